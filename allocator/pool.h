@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pool - the suballocator of one context: size classes and slabs for small blocks, a best-fit arena for the
+ * rest. What:       alloc, free, complete, grow, trim over chunks of one provider. Plan first, then commit:
+ * whatever can fail happens before the first change of state; free never fails for a live block and never
+ * allocates. Not here:   order points (shim/order.c gives the stamps), when to wait, grow or trim
+ * (shim/heap.c). Invariants: cup_pool_check() walks them; footprint >= free + used + limbo + guards, in
+ * spans, exactly. Threads:    any thread. Every function takes CUP_LOCK_POOL for a short time and holds no
+ * lock in a provider call.
+ */
+#ifndef CUP_ALLOCATOR_POOL_H
+#define CUP_ALLOCATOR_POOL_H
+#include "allocator/provider.h"
+#include "allocator/types.h"
+
+typedef struct cup_pool cup_pool_t; /* opaque: only pool.c knows the fields */
+
+typedef struct cup_pool_conf {
+    uint64_t dedicated_bytes; /* requests of at least this get a chunk of their own, never split */
+} cup_pool_conf_t;
+
+typedef struct cup_block_info {
+    cup_pool_t *pool;
+    cup_addr_t base;
+    uint64_t size_bytes; /* as the program asked for it */
+    bool is_dedicated;   /* base is the provider's own address */
+} cup_block_info_t;
+
+typedef struct cup_pool_stat {
+    uint64_t footprint_bytes; /* held from the provider */
+    uint64_t footprint_peak_bytes;
+    uint64_t live_bytes; /* requested bytes of live blocks */
+    uint64_t live_peak_bytes;
+    uint64_t live_blocks;
+    uint64_t limbo_bytes; /* freed, not complete: in the rounded sizes that they occupy */
+    uint64_t limbo_blocks;
+    uint64_t
+        idle_bytes; /* could be handed out now: free spans, cached dedicated chunks, free blocks of slabs */
+    uint64_t cached_dedicated_bytes; /* the part of idle that cached dedicated chunks hold */
+    uint64_t chunks;
+    uint64_t reserves; /* provider calls, ever */
+    uint64_t releases;
+} cup_pool_stat_t;
+
+/*
+ * Creates an empty pool; no provider call. The provider is copied; its self must outlive the pool.
+ * Errors: CUP_ERR_NOMEM.
+ */
+cup_status_t cup_pool_create(const cup_pool_conf_t *conf, const cup_provider_t *provider,
+                             cup_pool_t **out_pool);
+
+/*
+ * Forgets every block and chunk without a provider call: for a context whose memory died with it. The caller
+ * guarantees that no other call on this pool runs or comes.
+ */
+void cup_pool_destroy(cup_pool_t *pool);
+
+/*
+ * A block of at least size_bytes from what the pool holds free and complete; no provider call.
+ * Alignment: 512 bytes always; 4 KiB for small sizes that are a multiple of 4 KiB and for everything above 32
+ * KiB; 64 KiB from 64 KiB on; CUP_CHUNK_ALIGN when dedicated. Errors: CUP_ERR_MISS (grow, or complete more),
+ * CUP_ERR_NOMEM, CUP_ERR_INVALID (size 0).
+ */
+cup_status_t cup_pool_alloc(cup_pool_t *pool, uint64_t size_bytes, cup_addr_t *out_addr);
+
+/*
+ * As cup_pool_alloc, from a new chunk: one provider call reserves for many requests (2, 8, then 32 MiB by
+ * footprint). With is_tight the chunk is as small as this request allows: for when memory is short. Errors:
+ * those of the provider, CUP_ERR_NOMEM, CUP_ERR_INVALID (0, or so large that rounding overflows).
+ */
+cup_status_t cup_pool_grow(cup_pool_t *pool, uint64_t size_bytes, bool is_tight, cup_addr_t *out_addr);
+
+/*
+ * Frees the block that starts exactly at addr: it waits in limbo until complete(>= stamp). Never allocates.
+ * Errors: CUP_ERR_NOT_FOUND (interior, already free, foreign); nothing changed then.
+ */
+cup_status_t cup_pool_free(cup_pool_t *pool, cup_addr_t addr, cup_point_t stamp);
+
+/* Order points up to completed have completed: their blocks leave limbo. Returns how many. Monotone in
+ * completed. */
+uint64_t cup_pool_complete(cup_pool_t *pool, cup_point_t completed);
+
+/* The oldest stamp in limbo, or 0 when limbo is empty: what a waiting malloc would wait for. */
+cup_point_t cup_pool_oldest_stamp(cup_pool_t *pool);
+
+/*
+ * Releases wholly free shared chunks and cached dedicated ones, least recently freed first, until at least
+ * want_bytes went back or none is left. Complete memory only. Returns the bytes given back. May wait for the
+ * GPU (provider).
+ */
+uint64_t cup_pool_trim(cup_pool_t *pool, uint64_t want_bytes);
+
+/*
+ * The live block that contains addr, base or interior, in any pool of the process. Never blocks for long.
+ * Returns false for everything else.
+ */
+bool cup_pool_find(cup_addr_t addr, cup_block_info_t *out_info);
+
+/*
+ * The pool whose chunk contains addr, live or not; NULL outside all chunks. Lock-free: a few loads. Such an
+ * address must never reach the driver as the base of a free.
+ */
+cup_pool_t *cup_pool_owner(cup_addr_t addr);
+
+/*
+ * The provider's self of a pool. Safe on a pool that was destroyed: the head of a pool is never given back
+ * (some hundred bytes a context), so that a free that races with the end of its context reads memory that is
+ * still ours.
+ */
+void *cup_pool_self(const cup_pool_t *pool);
+
+/* The base of one of the pool's chunks, whichever; false when it has none. */
+bool cup_pool_any_chunk(cup_pool_t *pool, cup_addr_t *out_base);
+
+/*
+ * Takes a live dedicated block out of the pool for good, in one step with its chunk: the caller gives the
+ * memory back itself. For blocks that left the process (IPC). Errors: CUP_ERR_NOT_FOUND, CUP_ERR_INVALID (not
+ * dedicated).
+ */
+cup_status_t cup_pool_surrender(cup_pool_t *pool, cup_addr_t addr);
+
+void cup_pool_stat(cup_pool_t *pool, cup_pool_stat_t *out_stat);
+
+/* Walks everything and returns the first broken invariant as text, or NULL. (check.c) */
+const char *cup_pool_check(cup_pool_t *pool);
+
+/* The first chunk that is not exactly one free span (beside its guard) as text, or NULL: the law of an empty
+ * pool. */
+const char *cup_pool_check_empty(cup_pool_t *pool);
+
+#endif /* CUP_ALLOCATOR_POOL_H */

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+torch_mlp - 50 training steps of a multilayer perceptron. Run with PYTORCH_NO_CUDA_MEMORY_CACHING=1 every tensor is
+an allocation of the driver; without it PyTorch's own pool serves them.
+"""
+import passes
+
+STEPS = 50
+BATCH, INPUT, HIDDEN, OUTPUT = 512, 784, 1024, 10
+
+
+def train(torch):
+    nn = torch.nn
+
+    def run_pass(clock, outputs):
+        torch.manual_seed(3)
+        layers = [nn.Linear(INPUT, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, OUTPUT)]
+        model = nn.Sequential(*layers).cuda()
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+        x = torch.randn(BATCH, INPUT, device="cuda")
+        target = torch.randint(OUTPUT, (BATCH,), device="cuda")
+        losses = []
+        clock.start()
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x), target)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        clock.stop()
+        outputs.add(torch.stack(losses).cpu().numpy())
+        passes.add_model(outputs, model)
+
+    return run_pass
+
+
+torch = passes.require_torch()
+passes.run("torch_mlp", torch.cuda.synchronize, train(torch))

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dev - how: one LIST of driver entry points makes the table; the LINK door fills it with linked symbols, the
+ * others with dlsym, as Python's ctypes and many plug-ins do. Only allocation differs further: the CUDART
+ * door calls cudaMalloc and cudaFree, which reach the driver by cuGetProcAddress. Kernels come from the fat
+ * binary in the program; a driver that calls it an invalid image is asked for its built-in kernels instead
+ * (the software driver). Counts are atomic, everything else is written by dev_open() alone.
+ */
+#include "dev.h"
+#include "image.h"
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#ifdef DEV_DOOR_CUDART
+#include <cuda_runtime_api.h>
+#endif
+
+#define SOFT_IMAGE "softcuda\n"
+
+/* The versioned names are what a linked program carries and dlsym must be asked for: cuda.h hides them. */
+#define DEV_ENTRY_LIST(X)       \
+    X(cuInit)                   \
+    X(cuDeviceGetCount)         \
+    X(cuDeviceGet)              \
+    X(cuGetErrorName)           \
+    X(cuDevicePrimaryCtxRetain) \
+    X(cuCtxSetCurrent)          \
+    X(cuCtxSynchronize)         \
+    X(cuModuleLoadData)         \
+    X(cuModuleGetFunction)      \
+    X(cuLaunchKernel)           \
+    X(cuStreamCreate)           \
+    X(cuStreamSynchronize)      \
+    X(cuMemAlloc_v2)            \
+    X(cuMemFree_v2)             \
+    X(cuMemAllocHost_v2)        \
+    X(cuMemcpyDtoH_v2)          \
+    X(cuMemcpyDtoHAsync_v2)     \
+    X(cuMemsetD8Async)
+
+#define DEV_KERNEL_LIST(X) \
+    X(fill)                \
+    X(verify)              \
+    X(hash)                \
+    X(copy)                \
+    X(spin)
+
+#define DECLARE_ENTRY(entry)   __typeof__(entry) *entry;
+#define DECLARE_KERNEL(kernel) CUfunction kernel;
+
+static struct {
+    DEV_ENTRY_LIST(DECLARE_ENTRY)
+} drv;
+
+static struct {
+    DEV_KERNEL_LIST(DECLARE_KERNEL)
+    CUfunction late_fill; /* NULL on the software driver */
+} kernels;
+
+/* The software driver's own functions (tests/softcuda/softcuda.h); NULL on a real one. */
+static struct {
+    void (*claim)(uint64_t addr, uint64_t size_bytes); /* a new owner, for its overlap detector */
+    uint64_t (*violations)(void);
+    uint64_t (*calls)(const char *symbol);
+} soft;
+
+static CUcontext context;
+static uint64_t alloc_count, free_count;
+
+static void skip(const char *why)
+{
+    printf("skipped: %s\n", why);
+    exit(DEV_SKIP);
+}
+
+static void check(CUresult result, const char *what)
+{
+    const char *name = "unknown error";
+    if (result == CUDA_SUCCESS)
+        return;
+    drv.cuGetErrorName(result, &name);
+    fprintf(stderr, "%s failed: %s (%d)\n", what, name, (int)result);
+    exit(1);
+}
+
+#ifdef DEV_DOOR_LINK
+#define BIND_ENTRY(entry) drv.entry = entry;
+static void bind_entries(void)
+{
+    DEV_ENTRY_LIST(BIND_ENTRY)
+}
+#else
+#define BIND_ENTRY(entry) bind_entry(library, #entry, (void **)&drv.entry);
+static void bind_entry(void *library, const char *name, void **slot)
+{
+    *slot = dlsym(library, name);
+    if (!*slot) {
+        fprintf(stderr, "libcuda.so.1 has no %s\n", name);
+        exit(1);
+    }
+}
+
+static void bind_entries(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!library)
+        skip("no CUDA driver (libcuda.so.1 cannot be loaded)");
+    DEV_ENTRY_LIST(BIND_ENTRY)
+}
+#endif
+
+static void bind_soft(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    soft.claim = (void (*)(uint64_t, uint64_t))dlsym(library, "softcuda_claim");
+    soft.violations = (uint64_t(*)(void))dlsym(library, "softcuda_violations");
+    soft.calls = (uint64_t(*)(const char *))dlsym(library, "softcuda_calls");
+    if (!soft.claim || !soft.violations || !soft.calls) {
+        fprintf(stderr, "libcuda.so.1 takes softcuda images but has no softcuda functions\n");
+        exit(1);
+    }
+}
+
+static void load_kernels(void)
+{
+    CUmodule module = NULL;
+    CUresult result = CUDA_ERROR_INVALID_IMAGE;
+    if (dev_has_image)
+        result = drv.cuModuleLoadData(&module, dev_image);
+    if (result == CUDA_ERROR_INVALID_IMAGE) {
+        result = drv.cuModuleLoadData(&module, SOFT_IMAGE);
+        if (result == CUDA_SUCCESS)
+            bind_soft();
+        else if (!dev_has_image)
+            skip("built without nvcc: no kernels for a real GPU");
+    }
+    check(result, "cuModuleLoadData");
+#define GET_KERNEL(kernel) \
+    check(drv.cuModuleGetFunction(&kernels.kernel, module, #kernel), "kernel " #kernel);
+    DEV_KERNEL_LIST(GET_KERNEL)
+    if (!dev_is_simulated())
+        check(drv.cuModuleGetFunction(&kernels.late_fill, module, "late_fill"), "kernel late_fill");
+}
+
+void dev_open(void)
+{
+    CUdevice device;
+    int devices = 0;
+    bind_entries();
+    if (drv.cuInit(0) != CUDA_SUCCESS)
+        skip("the CUDA driver does not start (cuInit)");
+    if (drv.cuDeviceGetCount(&devices) != CUDA_SUCCESS || devices == 0)
+        skip("no CUDA device");
+    check(drv.cuDeviceGet(&device, 0), "cuDeviceGet");
+    check(drv.cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+    dev_join();
+    load_kernels();
+}
+
+void dev_join(void)
+{
+    check(drv.cuCtxSetCurrent(context), "cuCtxSetCurrent");
+#ifdef DEV_DOOR_CUDART
+    if (cudaSetDevice(0) != cudaSuccess)
+        skip("cudart does not accept this driver (cudaSetDevice)");
+#endif
+}
+
+bool dev_is_simulated(void)
+{
+    return soft.claim != NULL;
+}
+
+#ifdef DEV_DOOR_CUDART
+static CUresult door_alloc(CUdeviceptr *out_block, uint64_t bytes)
+{
+    return (CUresult)cudaMalloc((void **)out_block,
+                                bytes); /* for these two calls the codes are the driver's numbers */
+}
+
+static CUresult door_free(CUdeviceptr block)
+{
+    return (CUresult)cudaFree((void *)block);
+}
+#else
+static CUresult door_alloc(CUdeviceptr *out_block, uint64_t bytes)
+{
+    return drv.cuMemAlloc_v2(out_block, bytes);
+}
+
+static CUresult door_free(CUdeviceptr block)
+{
+    return drv.cuMemFree_v2(block);
+}
+#endif
+
+bool dev_try_alloc(uint64_t bytes, CUdeviceptr *out_block)
+{
+    CUresult result = door_alloc(out_block, bytes);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return false;
+    check(result, "allocation");
+    __atomic_fetch_add(&alloc_count, 1, __ATOMIC_RELAXED);
+    if (soft.claim)
+        soft.claim(*out_block, bytes);
+    return true;
+}
+
+CUdeviceptr dev_alloc(uint64_t bytes)
+{
+    CUdeviceptr block = 0;
+    if (!dev_try_alloc(bytes, &block))
+        check(CUDA_ERROR_OUT_OF_MEMORY, "allocation");
+    return block;
+}
+
+void dev_free(CUdeviceptr block)
+{
+    check(door_free(block), "free");
+    __atomic_fetch_add(&free_count, 1, __ATOMIC_RELAXED);
+}
+
+CUstream dev_stream(void)
+{
+    CUstream stream;
+    check(drv.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    return stream;
+}
+
+void dev_sync(void)
+{
+    check(drv.cuCtxSynchronize(), "cuCtxSynchronize");
+}
+
+void dev_stream_sync(CUstream stream)
+{
+    check(drv.cuStreamSynchronize(stream), "cuStreamSynchronize");
+}
+
+void *dev_host_alloc(uint64_t bytes)
+{
+    void *block;
+    check(drv.cuMemAllocHost_v2(&block, bytes), "cuMemAllocHost");
+    return block;
+}
+
+void dev_read(void *to, CUdeviceptr from, uint64_t bytes)
+{
+    check(drv.cuMemcpyDtoH_v2(to, from, bytes), "cuMemcpyDtoH");
+}
+
+void dev_read_async(void *to, CUdeviceptr from, uint64_t bytes, CUstream stream)
+{
+    check(drv.cuMemcpyDtoHAsync_v2(to, from, bytes, stream), "cuMemcpyDtoHAsync");
+}
+
+void dev_zero(CUdeviceptr block, uint64_t bytes, CUstream stream)
+{
+    check(drv.cuMemsetD8Async(block, 0, bytes, stream), "cuMemsetD8Async");
+}
+
+/* 132 x 256 threads are resident together on the GPUs of today, or take turns on smaller ones: kernels
+ * stride. */
+static void launch(CUfunction kernel, uint64_t bytes, void **parameters, CUstream stream)
+{
+    uint64_t groups = bytes / (8 * 256) + 1;
+    unsigned grid = groups < 132 ? (unsigned)groups : 132;
+    check(drv.cuLaunchKernel(kernel, grid, 1, 1, 256, 1, 1, 0, stream, parameters, NULL), "cuLaunchKernel");
+}
+
+void dev_fill(CUdeviceptr block, uint64_t bytes, uint64_t seed, CUstream stream)
+{
+    void *parameters[] = {&block, &bytes, &seed};
+    launch(kernels.fill, bytes, parameters, stream);
+}
+
+void dev_verify(CUdeviceptr block, uint64_t bytes, uint64_t seed, CUdeviceptr mismatches, CUstream stream)
+{
+    void *parameters[] = {&block, &bytes, &seed, &mismatches};
+    launch(kernels.verify, bytes, parameters, stream);
+}
+
+void dev_hash(CUdeviceptr block, uint64_t bytes, CUdeviceptr out, CUstream stream)
+{
+    void *parameters[] = {&block, &bytes, &out};
+    launch(kernels.hash, bytes, parameters, stream);
+}
+
+void dev_copy(CUdeviceptr to, CUdeviceptr from, uint64_t bytes, CUstream stream)
+{
+    void *parameters[] = {&to, &from, &bytes};
+    launch(kernels.copy, bytes, parameters, stream);
+}
+
+void dev_spin(uint64_t us, CUstream stream)
+{
+    void *parameters[] = {&us};
+    check(drv.cuLaunchKernel(kernels.spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL),
+          "cuLaunchKernel spin");
+}
+
+void dev_late_fill(CUdeviceptr block, uint64_t bytes, uint64_t seed, uint64_t us, CUstream stream)
+{
+    void *parameters[] = {&block, &bytes, &seed, &us};
+    if (kernels.late_fill) {
+        launch(kernels.late_fill, bytes, parameters, stream);
+    } else {
+        dev_spin(us, stream);
+        dev_fill(block, bytes, seed, stream);
+    }
+}
+
+double dev_now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static int compare_doubles(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+double dev_median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, compare_doubles);
+    return values[count / 2];
+}
+
+static bool parse_number(const char *text, uint64_t *out_value)
+{
+    static const char suffixes[] = "kmg";
+    char *end;
+    uint64_t value = strtoull(text, &end, 10);
+    const char *suffix = *end ? strchr(suffixes, *end) : NULL;
+    if (suffix) {
+        value <<= 10 * (suffix - suffixes + 1);
+        end++;
+    }
+    if (end == text || *end || *text == '-')
+        return false;
+    *out_value = value;
+    return true;
+}
+
+static void usage(const char *program, const dev_option_t *options, int count)
+{
+    fprintf(stderr, "usage: %s", program);
+    for (int i = 0; i < count; i++)
+        fprintf(stderr, " [%s N]", options[i].name);
+    fprintf(stderr, "   (N with suffix k, m or g)\n");
+    exit(2);
+}
+
+void dev_options(int argc, char **argv, const dev_option_t *options, int count)
+{
+    for (int i = 1; i < argc; i += 2) {
+        int at = 0;
+        while (at < count && strcmp(argv[i], options[at].name))
+            at++;
+        if (at == count || i + 1 == argc || !parse_number(argv[i + 1], options[at].value))
+            usage(argv[0], options, count);
+    }
+}
+
+/* What reached the driver: only the software driver can be asked. */
+static void report_soft(void)
+{
+    static const char *const symbols[] = {"cuMemAlloc_v2", "cuMemFree_v2", "cuMemCreate", "cuMemRelease"};
+    uint64_t calls = 0;
+    for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++)
+        calls += soft.calls(symbols[i]);
+    printf(" driver_calls=%" PRIu64 " violations=%" PRIu64, calls, soft.violations());
+}
+
+void dev_report(const char *name, double time_s, uint64_t passes, uint64_t hash)
+{
+    printf("name=%s time_s=%.9f passes=%" PRIu64 " hash=0x%016" PRIx64, name, time_s, passes, hash);
+    printf(" allocs=%" PRIu64 " frees=%" PRIu64, alloc_count, free_count);
+    if (dev_is_simulated())
+        report_soft();
+    printf("\n");
+}

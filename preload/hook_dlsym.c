@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hook_dlsym - the second door: what dlsym finds in libcuda. ctypes, cuFFT, Numba and old runtimes come this
+ * way.
+ *
+ * How: dlsym(RTLD_NEXT) means "after the caller", and the caller is known by the return address. A wrapper
+ * that calls the real dlsym would make every other preload find itself for ever. So dlsym is written in
+ * assembly: unless the name is one that we hook it *jumps* to the real one with the stack as it came (a test
+ * looks for the jump).
+ *
+ * Only names cu[A-Z]… that we export are looked at, and only what the real dlsym returned decides: the
+ * address must be the real driver's. RTLD_NEXT passes: its answer depends on the caller.
+ *
+ * No lock, no allocation, no environment here: dlsym runs inside constructors, inside malloc, inside
+ * libcuda's own start.
+ */
+#define _GNU_SOURCE
+#include "preload/hook_table.h"
+#include "preload/hooks.h"
+#include <dlfcn.h>
+
+/* What pick() answers when the real dlsym shall be jumped to. */
+#define PASS ((void *)-1)
+
+CUP_EXPORT void *dlsym(void *restrict handle, const char *restrict name);
+__attribute__((used)) void *cup_hook_dlsym_pick(void *handle, const char *name);
+__attribute__((used)) void cup_hook_dlsym_start(void);
+
+void cup_hook_dlsym_start(void)
+{
+    cup_drv_find_real_dlsym();
+}
+
+void *cup_hook_dlsym_pick(void *handle, const char *name)
+{
+    void *real, *found;
+
+    if (handle == RTLD_NEXT || !cup_hook_is_name(name))
+        return PASS;
+    if (!cup_drv_real_dlsym)
+        cup_drv_find_real_dlsym();
+    /*
+     * RTLD_DEFAULT would find our own export even where no driver is loaded, and programs ask it whether
+     * there is one: look behind us instead. A miss leaves its message for dlerror() as the program would have
+     * got it.
+     */
+    real = cup_drv_real_dlsym(handle == RTLD_DEFAULT ? RTLD_NEXT : handle, name);
+    found = cup_hook_substitute(real);
+    if (found != real)
+        cup_route_note_dlsym();
+    return found;
+}
+
+#if defined(__x86_64__)
+/* rdi: handle, rsi: name. The stack is 16-byte aligned at each call; nothing but the scratch registers is
+ * touched. */
+__asm__(".text\n"
+        ".globl dlsym\n"
+        ".type dlsym, @function\n"
+        "dlsym:\n"
+        ".cfi_startproc\n"
+        "    endbr64\n"
+        "    testq %rsi, %rsi\n"
+        "    je 1f\n"
+        "    cmpb $'c', (%rsi)\n"
+        "    jne 1f\n"
+        "    cmpb $'u', 1(%rsi)\n"
+        "    jne 1f\n"
+        "    movzbl 2(%rsi), %eax\n"
+        "    subl $'A', %eax\n"
+        "    cmpl $25, %eax\n"
+        "    ja 1f\n"
+        "    pushq %rdi\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    pushq %rsi\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    subq $8, %rsp\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    call cup_hook_dlsym_pick\n"
+        "    addq $8, %rsp\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %rsi\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %rdi\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    cmpq $-1, %rax\n"
+        "    je 1f\n"
+        "    ret\n"
+        "1:  movq cup_drv_real_dlsym(%rip), %rax\n"
+        "    testq %rax, %rax\n"
+        "    je 2f\n"
+        "    jmp *%rax\n"
+        "2:  pushq %rdi\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    pushq %rsi\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    subq $8, %rsp\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    call cup_hook_dlsym_start\n"
+        "    addq $8, %rsp\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %rsi\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %rdi\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    movq cup_drv_real_dlsym(%rip), %rax\n"
+        "    jmp *%rax\n"
+        ".cfi_endproc\n"
+        ".size dlsym, .-dlsym\n");
+#else
+#error "write the tail jump for this processor: a C wrapper breaks RTLD_NEXT for every other preload"
+#endif

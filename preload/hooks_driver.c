@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hooks_driver - the first door: exported cu* symbols, for programs that link with libcuda.
+ * How: a body per row; the decision is route.c's.
+ */
+#include "preload/hooks.h"
+
+#define X(symbol, params, args)         \
+    CUresult symbol params              \
+    {                                   \
+        return cup_route_##symbol args; \
+    }
+CUP_HOOK_LIST(X)
+#undef X

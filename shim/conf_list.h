@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * conf_list - LIST of the options: X(field, NAME, kind, default, values, meaning).
+ * The variable is CUPOLA_<NAME>; in CUPOLA_CONF the key is the name in lower case. Parser, struct,
+ * docs/options.md and the tests come from these rows: an option is added here and nowhere else. Kinds: BOOL
+ * 0|1; WORD one of the values; SIZE per device; TEXT as it stands.
+ */
+#ifndef CUP_SHIM_CONF_LIST_H
+#define CUP_SHIM_CONF_LIST_H
+
+/* clang-format off */
+#define CUP_CONF_LIST(X)                                                                                     \
+    X(disable,   DISABLE,   BOOL, "0",        "0|1",                                                         \
+      "1: stand aside, every call goes to the driver")                                                       \
+    X(only,      ONLY,      TEXT, "",         "name,…",                                                      \
+      "serve only these executables (a preload enters every child process)")                                 \
+    X(exclude,   EXCLUDE,   TEXT, "",         "name,…",                                                      \
+      "stand aside in these executables")                                                                    \
+    X(backing,   BACKING,   WORD, "auto",     "auto|raw",                                                    \
+      "where chunks come from: raw is cuMemAlloc, auto chooses (today: raw)")                                \
+    X(free_mode, FREE,      WORD, "deferred", "deferred|sync",                                               \
+      "what a free means: deferred returns at once and the memory is handed out again when the GPU is done " \
+      "with it; sync waits for the GPU as the driver's own free does")                                       \
+    X(dedicated, DEDICATED, SIZE, "2m",       "size",                                                        \
+      "requests of this size and more get a driver allocation of their own, kept whole")                     \
+    X(cache,     CACHE,     SIZE, "25%",      "size",                                                        \
+      "most idle memory that is kept for reuse in driver allocations of their own; what is beyond it goes "  \
+      "back to the driver, which waits for the GPU")                                                         \
+    X(stats,     STATS,     TEXT, "0",        "0|1|FILE",                                                    \
+      "1: a summary on stderr at exit; a file name: one line of JSON is appended to it at exit")             \
+    X(log,       LOG,       TEXT, "error",    "off|error|info|debug[:FILE]",                                 \
+      "what is said while running, and where (stderr unless a file is named)")
+/* clang-format on */
+
+#endif /* CUP_SHIM_CONF_LIST_H */

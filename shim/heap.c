@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How: see allocator/pool.h for the memory and order.h for the clock; this file asks the one about the other.
+ *
+ * Growth against waiting. Under `deferred` a freed block comes back when the GPU has passed it, so a host
+ * that runs far ahead of the GPU needs more memory than the program has live. Up to FLOOR of the device, or
+ * live peak x SLACK, we grow; past that an allocation first waits, at most WAIT_MS, for memory that is about
+ * to be complete: bounded, because the kernel in flight may itself wait for something that the program does
+ * only after this allocation.
+ *
+ * Out of memory is different: the memory exists, only the GPU is not done with it, and natively each free had
+ * waited for just that. There the wait has no bound, and covers no more than the frees themselves would have
+ * waited for (order.h).
+ */
+#include "shim/heap.h"
+#include "allocator/meta.h"
+#include "shim/backing.h"
+#include "shim/capture.h"
+#include "shim/conf.h"
+#include "shim/drv.h"
+#include "shim/gate.h"
+#include "shim/log.h"
+#include "shim/order.h"
+#include "shim/registry.h"
+#include "shim/stat.h"
+#include <sched.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#define FLOOR_SHARE   128 /* of the device: what may be held before anybody waits */
+#define SLACK_PERCENT 125 /* of the live peak: likewise */
+#define WAIT_MS       2   /* longest wait of one allocation while memory is not short */
+
+struct cup_heap {
+    CUcontext ctx;
+    int device;
+    uint64_t floor_bytes, cache_bytes;
+    bool is_sync; /* CUPOLA_FREE=sync */
+    cup_pool_t *pool;
+    cup_order_t *order;
+    _Atomic int users;
+    _Atomic bool has_ended, is_forgotten;
+    _Atomic bool is_aside; /* its memory turned out to be another context's */
+    _Atomic int broken;    /* the sticky CUresult of a dead context, or CUDA_SUCCESS */
+};
+
+static cup_status_t reserve(void *self, uint64_t size_bytes, cup_addr_t *out_base)
+{
+    cup_heap_t *heap = self;
+    cup_status_t status = cup_backing_raw_reserve(heap->ctx, size_bytes, out_base);
+
+    if (status == CUP_ERR_INVALID && !atomic_exchange(&heap->is_aside, true)) {
+        CUP_STAT_ADD(asides, 1);
+        cup_log(CUP_LOG_INFO,
+                "device %d: standing aside: the driver's memory can't be pooled in this context",
+                heap->device);
+    }
+    return status;
+}
+
+static void release(void *self, cup_addr_t base, uint64_t size_bytes)
+{
+    (void)self;
+    (void)size_bytes;
+    cup_backing_raw_release(base);
+}
+
+cup_heap_t *cup_heap_create(CUcontext ctx)
+{
+    const cup_conf_t *conf = cup_gate_conf();
+    cup_heap_t *heap = cup_meta_alloc(sizeof(*heap));
+    cup_provider_t provider = {reserve, release, heap};
+    cup_pool_conf_t pool_conf;
+    size_t total;
+    CUdevice device;
+
+    if (!heap)
+        return NULL;
+    if (cup_drv.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+        cup_drv.cuDeviceTotalMem_v2(&total, device) != CUDA_SUCCESS)
+        goto free_heap;
+    heap->ctx = ctx;
+    heap->device = device;
+    heap->floor_bytes = total / FLOOR_SHARE;
+    heap->cache_bytes = cup_conf_bytes(&conf->cache.size, device, total);
+    heap->is_sync = conf->free_mode.word == CUP_FREE_SYNC;
+    heap->order = cup_order_create(ctx);
+    if (!heap->order)
+        goto free_heap;
+    pool_conf.dedicated_bytes = cup_conf_bytes(&conf->dedicated.size, device, total);
+    if (cup_pool_create(&pool_conf, &provider, &heap->pool) != CUP_OK)
+        goto free_heap; /* the order has no event yet: nothing of the driver's is lost with it */
+    CUP_STAT_ADD(contexts, 1);
+    return heap;
+
+free_heap:
+    cup_meta_free(heap, sizeof(*heap));
+    return NULL;
+}
+
+CUcontext cup_heap_ctx(const cup_heap_t *heap)
+{
+    return heap->ctx;
+}
+
+int cup_heap_device(const cup_heap_t *heap)
+{
+    return heap->device;
+}
+
+bool cup_heap_enter(cup_heap_t *heap)
+{
+    atomic_fetch_add(&heap->users, 1);
+    if (!atomic_load(&heap->has_ended))
+        return true;
+    cup_heap_leave(heap);
+    return false;
+}
+
+void cup_heap_leave(cup_heap_t *heap)
+{
+    if (atomic_fetch_sub(&heap->users, 1) != 1 || !atomic_load(&heap->has_ended))
+        return;
+    if (!atomic_exchange(&heap->is_forgotten, true))
+        cup_pool_destroy(heap->pool);
+}
+
+void cup_heap_end(cup_heap_t *heap)
+{
+    atomic_fetch_add(&heap->users, 1);
+    atomic_store(&heap->has_ended, true);
+    cup_heap_leave(heap);
+}
+
+bool cup_heap_has_memory(cup_heap_t *heap)
+{
+    cup_addr_t base;
+    size_t size;
+
+    return cup_pool_any_chunk(heap->pool, &base) &&
+           cup_drv.cuMemGetAddressRange_v2(NULL, &size, base) == CUDA_SUCCESS;
+}
+
+/* "Not now": inside a host function, or a capture that we did not see begin. Everything else is the context's
+ * end. */
+static bool is_passing(CUresult result)
+{
+    return result == CUDA_ERROR_NOT_PERMITTED || (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+                                                  result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+}
+
+static void note_error(cup_heap_t *heap, CUresult result)
+{
+    int healthy = CUDA_SUCCESS;
+
+    if (is_passing(result))
+        return;
+    if (atomic_compare_exchange_strong(&heap->broken, &healthy, (int)result))
+        cup_log(CUP_LOG_INFO, "device %d: the context reports error %d; nothing of it is reused from now on",
+                heap->device, (int)result);
+}
+
+/* A context's end is sticky, so an error counts only when the same call meets it twice. */
+static CUresult close_point(cup_heap_t *heap, cup_point_t *out_stamp)
+{
+    CUresult result = cup_order_close(heap->order, out_stamp);
+
+    if (result != CUDA_SUCCESS && !is_passing(result))
+        result = cup_order_close(heap->order, out_stamp);
+    return result;
+}
+
+static CUresult poll_points(cup_heap_t *heap, cup_point_t *out_completed)
+{
+    CUresult result = cup_order_poll(heap->order, out_completed);
+
+    if (result != CUDA_SUCCESS && !is_passing(result))
+        result = cup_order_poll(heap->order, out_completed);
+    return result;
+}
+
+/* Asks the clock and takes complete blocks out of limbo. Returns how many. */
+static uint64_t collect(cup_heap_t *heap)
+{
+    cup_point_t completed = 0;
+    CUresult result = poll_points(heap, &completed);
+
+    if (result != CUDA_SUCCESS) {
+        note_error(heap, result);
+        return 0;
+    }
+    return cup_pool_complete(heap->pool, completed);
+}
+
+/* Gives back what is cached beyond CUPOLA_CACHE. It waits for the GPU, and in a capture it would spoil it. */
+static void enforce_cache(cup_heap_t *heap, const cup_pool_stat_t *stat)
+{
+    if (stat->cached_dedicated_bytes <= heap->cache_bytes || !cup_capture_hold())
+        return;
+    cup_capture_put();
+    cup_pool_trim(heap->pool, stat->cached_dedicated_bytes - heap->cache_bytes);
+}
+
+static bool alloc_from_pool(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr)
+{
+    return cup_pool_alloc(heap->pool, size_bytes, out_addr) == CUP_OK;
+}
+
+static bool is_over_budget(const cup_heap_t *heap, const cup_pool_stat_t *stat, uint64_t size_bytes)
+{
+    uint64_t budget = stat->live_peak_bytes / 100 * SLACK_PERCENT;
+
+    if (budget < heap->floor_bytes)
+        budget = heap->floor_bytes;
+    return stat->footprint_bytes + size_bytes > budget;
+}
+
+static uint64_t now_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+/* Up to WAIT_MS for limbo to yield a block that fits. */
+static bool alloc_by_waiting(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr)
+{
+    uint64_t deadline = now_us() + WAIT_MS * 1000;
+
+    CUP_STAT_ADD(waits, 1);
+    do {
+        struct timespec pause = {0, 20000};
+
+        nanosleep(&pause, NULL);
+        if (collect(heap) > 0 && alloc_from_pool(heap, size_bytes, out_addr))
+            return true;
+    } while (now_us() < deadline && cup_pool_oldest_stamp(heap->pool) != 0);
+    return false;
+}
+
+/* Out of memory: everything that the GPU still has of ours, point by point. */
+static bool alloc_by_draining(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr)
+{
+    for (;;) {
+        cup_point_t oldest = cup_pool_oldest_stamp(heap->pool);
+        CUresult result;
+
+        if (oldest == 0)
+            return false;
+        result = cup_order_wait(heap->order, oldest);
+        if (result != CUDA_SUCCESS) {
+            note_error(heap, result);
+            return false;
+        }
+        if (collect(heap) == 0)
+            return false; /* not recorded yet (a capture is in progress): nothing to wait for */
+        if (alloc_from_pool(heap, size_bytes, out_addr))
+            return true;
+    }
+}
+
+/* Out of memory: give back, a little, then all of this device, growing as tightly as the request allows. */
+static bool alloc_by_giving_back(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr)
+{
+    if (cup_pool_trim(heap->pool, size_bytes) > 0 &&
+        cup_pool_grow(heap->pool, size_bytes, true, out_addr) == CUP_OK)
+        return true;
+    cup_registry_trim(heap->device, UINT64_MAX);
+    return cup_pool_grow(heap->pool, size_bytes, true, out_addr) == CUP_OK;
+}
+
+static bool alloc_by_growing(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr)
+{
+    cup_status_t status = cup_pool_grow(heap->pool, size_bytes, false, out_addr);
+
+    if (status == CUP_ERR_OOM || status == CUP_ERR_DRIVER) { /* whatever it was, it passes or comes again */
+        if (!alloc_by_draining(heap, size_bytes, out_addr) &&
+            !alloc_by_giving_back(heap, size_bytes, out_addr))
+            return false;
+        CUP_STAT_ADD(oom_rescues, 1);
+        return true;
+    }
+    return status == CUP_OK;
+}
+
+static bool is_usable(cup_heap_t *heap)
+{
+    return atomic_load_explicit(&heap->broken, memory_order_relaxed) == CUDA_SUCCESS &&
+           !atomic_load_explicit(&heap->is_aside, memory_order_relaxed);
+}
+
+bool cup_heap_alloc_quick(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr)
+{
+    return is_usable(heap) && alloc_from_pool(heap, size_bytes, out_addr);
+}
+
+bool cup_heap_alloc(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr)
+{
+    cup_pool_stat_t stat;
+
+    if (cup_heap_alloc_quick(heap, size_bytes, out_addr))
+        return true;
+    if (!is_usable(heap))
+        return false;
+    if (collect(heap) > 0 && alloc_from_pool(heap, size_bytes, out_addr))
+        return true;
+    if (!is_usable(heap))
+        return false;
+    cup_pool_stat(heap->pool, &stat);
+    enforce_cache(heap, &stat);
+    if (stat.limbo_bytes >= size_bytes) {
+        if (is_over_budget(heap, &stat, size_bytes) && alloc_by_waiting(heap, size_bytes, out_addr))
+            return true;
+        CUP_STAT_ADD(limbo_misses, 1);
+    }
+    return is_usable(heap) && alloc_by_growing(heap, size_bytes, out_addr);
+}
+
+CUresult cup_heap_free(cup_heap_t *heap, cup_addr_t addr)
+{
+    CUresult broken = (CUresult)atomic_load_explicit(&heap->broken, memory_order_relaxed);
+    cup_point_t stamp;
+    CUresult result;
+
+    if (broken != CUDA_SUCCESS)
+        return broken;
+    result = close_point(heap, &stamp);
+    if (result != CUDA_SUCCESS) {
+        note_error(heap, result);
+        return result;
+    }
+    if (cup_pool_free(heap->pool, addr, stamp) != CUP_OK) {
+        CUP_STAT_ADD(bad_frees, 1);
+        return CUDA_ERROR_INVALID_VALUE; /* measured: double, interior and unknown alike */
+    }
+    CUP_STAT_ADD(pool_frees, 1);
+    if (heap->is_sync)
+        result = cup_order_wait(heap->order, stamp);
+    return result;
+}
+
+uint64_t cup_heap_trim(cup_heap_t *heap, uint64_t want_bytes)
+{
+    collect(heap);
+    return is_usable(heap) ? cup_pool_trim(heap->pool, want_bytes) : 0;
+}
+
+bool cup_heap_surrender(cup_heap_t *heap, cup_addr_t addr)
+{
+    return cup_pool_surrender(heap->pool, addr) == CUP_OK;
+}
+
+void cup_heap_stat(cup_heap_t *heap, cup_pool_stat_t *out_stat)
+{
+    cup_pool_stat(heap->pool, out_stat);
+}

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How: each function enters the gate, finds a heap, tries, leaves, and otherwise forwards through cup_drv.
+ * Casting between CUdeviceptr and cup_addr_t happens here and in backing_raw.c alone.
+ */
+#include "shim/route.h"
+#include "shim/capture.h"
+#include "shim/drv.h"
+#include "shim/gate.h"
+#include "shim/log.h"
+#include "shim/registry.h"
+#include "shim/stat.h"
+#include <stdatomic.h>
+
+/* ---- allocation and free ---- */
+
+static bool alloc_pooled(size_t size_bytes, cup_addr_t *out_addr)
+{
+    cup_heap_t *heap;
+    bool is_served = false;
+
+    if (!cup_gate_enter(true))
+        return false;
+    heap = cup_registry_acquire_current(true);
+    if (heap) {
+        is_served = cup_heap_alloc(heap, size_bytes, out_addr);
+        cup_heap_leave(heap);
+    }
+    cup_gate_leave();
+    return is_served;
+}
+
+CUresult cup_route_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
+{
+    cup_addr_t addr;
+    CUresult result;
+
+    CUP_STAT_ADD(allocs, 1);
+    if (dptr && bytesize > 0 && alloc_pooled(bytesize, &addr)) {
+        CUP_STAT_ADD(pool_allocs, 1);
+        *dptr = addr;
+        return CUDA_SUCCESS;
+    }
+    result = cup_drv.cuMemAlloc_v2(dptr, bytesize);
+    CUP_STAT_ADD(pass_allocs, 1);
+    CUP_STAT_ADD(driver_allocs, 1);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        CUP_STAT_ADD(ooms, 1);
+    return result;
+}
+
+/* False: addr is not in any chunk of ours, or its context has ended: the driver answers. */
+static bool free_pooled(cup_addr_t addr, CUresult *out_result)
+{
+    cup_heap_t *heap;
+
+    if (!cup_gate_enter(false))
+        return false;
+    heap = cup_registry_acquire_owner(addr);
+    if (heap) {
+        *out_result = cup_heap_free(heap, addr);
+        cup_heap_leave(heap);
+    }
+    cup_gate_leave();
+    return heap != NULL;
+}
+
+CUresult cup_route_cuMemFree_v2(CUdeviceptr dptr)
+{
+    CUresult result;
+
+    CUP_STAT_ADD(frees, 1);
+    if (free_pooled(dptr, &result))
+        return result;
+    CUP_STAT_ADD(pass_frees, 1);
+    CUP_STAT_ADD(driver_frees, 1);
+    return cup_drv.cuMemFree_v2(dptr);
+}
+
+/*
+ * A pooled pointer must not reach the driver: it would release a chunk, or refuse. The driver takes memory of
+ * cuMemAlloc here and frees it in the stream's order; our order point covers the whole context, that stream
+ * included.
+ */
+static CUresult free_async(CUresult (*real)(CUdeviceptr, CUstream), CUdeviceptr dptr, CUstream stream)
+{
+    CUresult result;
+
+    if (!free_pooled(dptr, &result))
+        return real(dptr, stream);
+    CUP_STAT_ADD(frees, 1);
+    return result;
+}
+
+CUresult cup_route_cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
+{
+    return free_async(cup_drv.cuMemFreeAsync, dptr, stream);
+}
+
+CUresult cup_route_cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
+{
+    return free_async(cup_drv.cuMemFreeAsync_ptsz, dptr, stream);
+}
+
+/* ---- queries ---- */
+
+CUresult cup_route_cuMemGetInfo_v2(size_t *free, size_t *total)
+{
+    CUresult result = cup_drv.cuMemGetInfo_v2(free, total);
+    CUdevice device;
+
+    if (result != CUDA_SUCCESS || !free || !total || !cup_gate_enter(false))
+        return result;
+    if (cup_drv.cuCtxGetDevice(&device) == CUDA_SUCCESS) {
+        uint64_t reusable = cup_registry_reusable_bytes(device);
+
+        *free = reusable < *total - *free ? *free + reusable : *total;
+    }
+    cup_gate_leave();
+    return result;
+}
+
+CUresult cup_route_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr dptr)
+{
+    cup_block_info_t info;
+    bool is_live = false, is_ours = false;
+
+    if (cup_gate_enter(false)) {
+        is_live = cup_pool_find(dptr, &info);
+        is_ours = is_live || cup_pool_owner(dptr);
+        cup_gate_leave();
+    }
+    if (!is_ours)
+        return cup_drv.cuMemGetAddressRange_v2(base, size, dptr);
+    if (!is_live)
+        return CUDA_ERROR_NOT_FOUND; /* measured: what freed memory gets */
+    if (base)
+        *base = info.base;
+    if (size)
+        *size = info.size_bytes;
+    return CUDA_SUCCESS;
+}
+
+/*
+ * A handle names a whole driver allocation. A block that is one becomes the driver's own for good, so that
+ * its free and what comes after are native. A block that shares its chunk can't be exported: the peer would
+ * get the chunk's first bytes, silently wrong, so the call fails and says what to do.
+ */
+CUresult cup_route_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
+{
+    cup_block_info_t info;
+    bool is_shared = false;
+
+    if (cup_gate_enter(false)) {
+        cup_heap_t *heap = cup_registry_acquire_owner(dptr);
+
+        if (heap) {
+            is_shared = cup_pool_find(dptr, &info) && !cup_heap_surrender(heap, info.base);
+            cup_heap_leave(heap);
+        }
+        cup_gate_leave();
+    }
+    if (!is_shared)
+        return cup_drv.cuIpcGetMemHandle(handle, dptr);
+    cup_log(CUP_LOG_ERROR,
+            "an IPC handle was asked for a pooled block of %llu bytes, which shares its driver "
+            "allocation; set CUPOLA_DEDICATED=1 to give each block its own",
+            (unsigned long long)info.size_bytes);
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* ---- the end of a context ---- */
+
+static CUresult destroy_context(CUresult (*real)(CUcontext), CUcontext ctx)
+{
+    CUresult result = real(ctx);
+
+    if (result == CUDA_SUCCESS && cup_gate_enter(false)) {
+        cup_registry_end_context(ctx);
+        cup_gate_leave();
+    }
+    return result;
+}
+
+/* Release ends the context only with its last reference: what counts is whether our memory is gone. */
+static CUresult end_primary(CUresult (*real)(CUdevice), CUdevice dev)
+{
+    CUresult result = real(dev);
+
+    if (result == CUDA_SUCCESS && cup_gate_enter(false)) {
+        cup_registry_end_lost(dev);
+        cup_gate_leave();
+    }
+    return result;
+}
+
+#define DESTROY(symbol)                              \
+    CUresult cup_route_##symbol(CUcontext ctx)       \
+    {                                                \
+        return destroy_context(cup_drv.symbol, ctx); \
+    }
+DESTROY(cuCtxDestroy)
+DESTROY(cuCtxDestroy_v2)
+#undef DESTROY
+
+#define END_PRIMARY(symbol)                      \
+    CUresult cup_route_##symbol(CUdevice dev)    \
+    {                                            \
+        return end_primary(cup_drv.symbol, dev); \
+    }
+END_PRIMARY(cuDevicePrimaryCtxRelease)
+END_PRIMARY(cuDevicePrimaryCtxRelease_v2)
+END_PRIMARY(cuDevicePrimaryCtxReset)
+END_PRIMARY(cuDevicePrimaryCtxReset_v2)
+#undef END_PRIMARY
+
+/* ---- captures: noted even before the first allocation, which may come inside one ---- */
+
+#define AROUND_BEGIN(call)                             \
+    CUresult result;                                   \
+                                                       \
+    cup_capture_begin(stream);                         \
+    result = (call);                                   \
+    cup_capture_began(stream, result == CUDA_SUCCESS); \
+    return result;
+
+#define BEGIN(symbol)                            \
+    CUresult cup_route_##symbol(CUstream stream) \
+    {                                            \
+        AROUND_BEGIN(cup_drv.symbol(stream))     \
+    }
+BEGIN(cuStreamBeginCapture)
+BEGIN(cuStreamBeginCapture_ptsz)
+#undef BEGIN
+
+#define BEGIN(symbol)                                                      \
+    CUresult cup_route_##symbol(CUstream stream, CUstreamCaptureMode mode) \
+    {                                                                      \
+        AROUND_BEGIN(cup_drv.symbol(stream, mode))                         \
+    }
+BEGIN(cuStreamBeginCapture_v2)
+BEGIN(cuStreamBeginCapture_v2_ptsz)
+#undef BEGIN
+
+#define BEGIN(symbol)                                                                                 \
+    CUresult cup_route_##symbol(CUstream stream, CUgraph graph, const CUgraphNode *deps,              \
+                                const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode) \
+    {                                                                                                 \
+        AROUND_BEGIN(cup_drv.symbol(stream, graph, deps, edges, count, mode))                         \
+    }
+BEGIN(cuStreamBeginCaptureToGraph)
+BEGIN(cuStreamBeginCaptureToGraph_ptsz)
+#undef BEGIN
+
+#define END(symbol)                                              \
+    CUresult cup_route_##symbol(CUstream stream, CUgraph *graph) \
+    {                                                            \
+        CUresult result = cup_drv.symbol(stream, graph);         \
+                                                                 \
+        cup_capture_ended(stream, result);                       \
+        return result;                                           \
+    }
+END(cuStreamEndCapture)
+END(cuStreamEndCapture_ptsz)
+#undef END
+
+#define DESTROY(symbol)                          \
+    CUresult cup_route_##symbol(CUstream stream) \
+    {                                            \
+        cup_capture_destroyed(stream);           \
+        return cup_drv.symbol(stream);           \
+    }
+DESTROY(cuStreamDestroy)
+DESTROY(cuStreamDestroy_v2)
+#undef DESTROY
+
+/* ---- resolvers, look-ups, the runtime's short cut ---- */
+
+#define X(symbol, params, args)        \
+    CUresult cup_route_##symbol params \
+    {                                  \
+        return cup_drv.symbol args;    \
+    }
+CUP_RESOLVER_LIST(X)
+#undef X
+
+void *cup_route_real(cup_hook_t hook)
+{
+    /* The hook rows come first in CUP_DRV_LIST, in the same order. */
+    _Static_assert((int)CUP_DRV_cuGetProcAddress_v2 == (int)CUP_HOOK_cuGetProcAddress_v2,
+                   "one order in both");
+    return cup_drv_address((cup_drv_entry_t)hook);
+}
+
+void cup_route_note_dlsym(void)
+{
+    CUP_STAT_ADD(dlsym_hits, 1);
+}
+
+void cup_route_note_getproc(void)
+{
+    CUP_STAT_ADD(getproc_hits, 1);
+}
+
+void *cup_route_runtime_real(const char *name)
+{
+    return cup_drv_runtime_address(name);
+}
+
+/* Before runtime 12.0 cudaSetDevice did not bind the context: the current one may not be the one cudart would
+ * use. */
+static bool is_runtime_bound(void)
+{
+    static _Atomic int version; /* 0: not asked yet */
+    int known = atomic_load_explicit(&version, memory_order_relaxed);
+
+    if (known == 0) {
+        int (*get_version)(int *) = (int (*)(int *))cup_drv_runtime_address("cudaRuntimeGetVersion");
+
+        if (!get_version || get_version(&known) != 0)
+            known = -1;
+        atomic_store_explicit(&version, known, memory_order_relaxed);
+    }
+    return known >= 12000;
+}
+
+bool cup_route_runtime_alloc(void **ptr, size_t size_bytes)
+{
+    cup_heap_t *heap;
+    cup_addr_t addr;
+    bool is_served = false;
+
+    if (!ptr || size_bytes == 0 || !cup_gate_enter(false))
+        return false;
+    if (is_runtime_bound() && (heap = cup_registry_acquire_current(false)) != NULL) {
+        is_served = cup_heap_alloc_quick(heap, size_bytes, &addr);
+        cup_heap_leave(heap);
+    }
+    cup_gate_leave();
+    if (!is_served)
+        return false;
+    CUP_STAT_ADD(allocs, 1);
+    CUP_STAT_ADD(pool_allocs, 1);
+    CUP_STAT_ADD(runtime_calls, 1);
+    *ptr = (void *)(uintptr_t)addr;
+    return true;
+}
+
+bool cup_route_runtime_free(void *ptr)
+{
+    CUresult result;
+
+    if (!ptr || !free_pooled((cup_addr_t)(uintptr_t)ptr, &result) || result != CUDA_SUCCESS)
+        return false; /* a failed free changed nothing: cudart asks again and keeps the error for
+                         cudaGetLastError */
+    CUP_STAT_ADD(frees, 1);
+    CUP_STAT_ADD(runtime_calls, 1);
+    return true;
+}

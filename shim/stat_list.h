@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stat_list - LIST of the counters: X(field, meaning). Struct, JSON and docs/stats.md come from these rows.
+ */
+#ifndef CUP_SHIM_STAT_LIST_H
+#define CUP_SHIM_STAT_LIST_H
+
+/* clang-format off */
+#define CUP_STAT_LIST(X)                                                                                     \
+    X(allocs,        "allocations that the program asked for through a hooked door")                         \
+    X(frees,         "frees that the program asked for through a hooked door")                               \
+    X(pool_allocs,   "allocations that the pool served")                                                     \
+    X(pool_frees,    "frees that the pool took")                                                             \
+    X(pass_allocs,   "allocations that went to the driver as they were")                                     \
+    X(pass_frees,    "frees that went to the driver as they were (foreign or null pointers)")                \
+    X(bad_frees,     "frees inside our memory that name no live block: answered as the driver does")         \
+    X(driver_allocs, "cuMemAlloc calls that we made for chunks, and those passed on")                        \
+    X(driver_frees,  "cuMemFree calls that we made for chunks, and those passed on")                         \
+    X(points,        "order points recorded")                                                                \
+    X(polls,         "times that we asked the driver which points are complete")                             \
+    X(waits,         "times that a call waited on the host for a point")                                     \
+    X(limbo_misses,  "allocations that found room only in memory not complete yet, and grew instead")        \
+    X(oom_rescues,   "requests that the driver refused at first and that were served after giving back")     \
+    X(ooms,          "requests that the driver refused for good")                                            \
+    X(contexts,      "contexts that got a pool")                                                             \
+    X(asides,        "contexts that we stood aside for")                                                     \
+    X(runtime_calls, "calls of cudaMalloc and cudaFree in a shared runtime that were served on the short way")       \
+    X(dlsym_hits,    "look-ups by dlsym that were answered with a hook")                                     \
+    X(getproc_hits,  "look-ups by cuGetProcAddress that were answered with a hook")
+
+/* What the report adds up over all pools at exit: the fields of cup_pool_stat_t, by name. */
+#define CUP_STAT_POOL_LIST(X)                                                                                \
+    X(footprint_bytes,      "bytes held from the driver")                                                    \
+    X(footprint_peak_bytes, "the most that was held at once (pools with several peaks: their sum)")          \
+    X(live_bytes,           "bytes that the program holds, as it asked for them")                            \
+    X(live_peak_bytes,      "the most that the program held at once (pools with several peaks: their sum)")  \
+    X(live_blocks,          "blocks that the program holds")                                                 \
+    X(limbo_bytes,          "bytes freed by the program that the GPU may still be using")                    \
+    X(idle_bytes,           "bytes that could be handed out now")                                            \
+    X(chunks,               "driver allocations held")                                                       \
+    X(reserves,             "driver allocations asked for by the pools")                                     \
+    X(releases,             "driver allocations given back by the pools")
+/* clang-format on */
+
+#endif /* CUP_SHIM_STAT_LIST_H */

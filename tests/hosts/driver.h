@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * driver - the few driver calls of the host programs, found as a dlopen+dlsym client finds them.
+ * What:       load (dlopen, dlsym, a primary context made current), alloc and free; a failed step
+ *             ends the program.
+ * Not here:   anything of cupola's: the programs do not know that they are preloaded.
+ * Invariants: softcuda_calls is NULL on a real driver, and only there.
+ * Threads:    any thread that has made the context current.
+ */
+#ifndef CUP_TESTS_HOSTS_DRIVER_H
+#define CUP_TESTS_HOSTS_DRIVER_H
+#include <cuda.h>
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define REQUIRE(cond)                                                          \
+    do {                                                                       \
+        if (!(cond)) {                                                         \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond); \
+            _Exit(1);                                                          \
+        }                                                                      \
+    } while (0)
+
+typedef struct {
+    void *library;
+    CUcontext context;
+    CUresult (*set_current)(CUcontext);
+    CUresult (*alloc)(CUdeviceptr *, size_t);
+    CUresult (*free)(CUdeviceptr);
+    uint64_t (*softcuda_calls)(const char *);
+} driver_t;
+
+static inline void *driver_symbol(const driver_t *driver, const char *name)
+{
+    void *symbol = dlsym(driver->library, name);
+    if (symbol == NULL)
+        fprintf(stderr, "no %s\n", name);
+    REQUIRE(symbol != NULL);
+    return symbol;
+}
+
+static inline driver_t driver_load(void)
+{
+    driver_t driver = {.library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL)};
+    CUdevice device = 0;
+    if (driver.library == NULL) {
+        fprintf(stderr, "skipped: %s\n", dlerror());
+        _Exit(77);
+    }
+    CUresult (*init)(unsigned) = (CUresult(*)(unsigned))driver_symbol(&driver, "cuInit");
+    CUresult (*get)(CUdevice *, int) = (CUresult(*)(CUdevice *, int))driver_symbol(&driver, "cuDeviceGet");
+    CUresult (*retain)(CUcontext *, CUdevice) =
+        (CUresult(*)(CUcontext *, CUdevice))driver_symbol(&driver, "cuDevicePrimaryCtxRetain");
+    driver.set_current = (CUresult(*)(CUcontext))driver_symbol(&driver, "cuCtxSetCurrent");
+    driver.alloc = (CUresult(*)(CUdeviceptr *, size_t))driver_symbol(&driver, "cuMemAlloc_v2");
+    driver.free = (CUresult(*)(CUdeviceptr))driver_symbol(&driver, "cuMemFree_v2");
+    driver.softcuda_calls = (uint64_t(*)(const char *))dlsym(driver.library, "softcuda_calls");
+    REQUIRE(init(0) == CUDA_SUCCESS);
+    REQUIRE(get(&device, 0) == CUDA_SUCCESS);
+    REQUIRE(retain(&driver.context, device) == CUDA_SUCCESS);
+    REQUIRE(driver.set_current(driver.context) == CUDA_SUCCESS);
+    return driver;
+}
+
+/* rounds times: 64 blocks of 512 B to 256 KiB, sizes from seed, allocated and freed. */
+static inline void driver_churn(const driver_t *driver, unsigned seed, int rounds)
+{
+    CUdeviceptr blocks[64];
+    for (int round = 0; round < rounds; round++) {
+        for (int i = 0; i < 64; i++) {
+            seed = seed * 1664525u + 1013904223u;
+            REQUIRE(driver->alloc(&blocks[i], (size_t)((seed >> 8) % 512 + 1) * 512) == CUDA_SUCCESS);
+        }
+        for (int i = 0; i < 64; i++)
+            REQUIRE(driver->free(blocks[i]) == CUDA_SUCCESS);
+    }
+}
+
+/* The pool served: many allocations, few driver calls. What makes these tests of cupola and not of the
+ * driver. */
+static inline void driver_require_pooled(const driver_t *driver, uint64_t allocations)
+{
+    if (driver->softcuda_calls != NULL)
+        REQUIRE(driver->softcuda_calls("cuMemAlloc_v2") * 4 < allocations);
+}
+
+#endif /* CUP_TESTS_HOSTS_DRIVER_H */

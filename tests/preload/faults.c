@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * faults - every driver call that the shim makes fails once, for every N, under the preload on the software
+ * driver. What:       a workload over streams and sizes runs in a fresh child per (symbol, N, code). The
+ * program may see the injected code from one of its calls; whatever else happens, no block is handed out
+ * early, the child ends by itself, and afterwards the pool works (unless the code was sticky by its nature).
+ * Invariants: a symbol that is never reached fails the test.
+ */
+#define _GNU_SOURCE
+#include "tests/preload/client.h"
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define NTH_MAX 12
+
+static const char *const g_symbol[] = {
+    "cuCtxGetCurrent",       "cuCtxGetDevice",     "cuDeviceTotalMem_v2",
+    "cuEventCreate",         "cuCtxRecordEvent",   "cuEventQuery",
+    "cuPointerGetAttribute", "cuMemAlloc_v2",      "cuThreadExchangeStreamCaptureMode",
+    "cuCtxPushCurrent_v2",   "cuCtxPopCurrent_v2", "cuMemFree_v2",
+};
+
+static uint64_t *g_calls; /* shared with the children: calls of the symbol in a run without a failure */
+
+/* Whether result is fine: success, or what was injected. */
+static int expect(CUresult result, int code)
+{
+    REQUIRE(result == CUDA_SUCCESS || (int)result == code);
+    return result == CUDA_SUCCESS;
+}
+
+static void step(CUstream stream, size_t bytes, int code)
+{
+    CUdeviceptr block = 0;
+
+    if (!expect(cuMemAlloc(&block, bytes), code))
+        return;
+    softcuda_claim(block, bytes);
+    client_fill(stream, block, bytes & ~(size_t)7, bytes);
+    expect(cuMemFree(block), code);
+}
+
+static void workload(int code)
+{
+    static const size_t sizes[] = {512, 4096, 40000, 1 << 20, 4 << 20};
+    CUstream stream[2] = {client_stream(CU_STREAM_NON_BLOCKING), client_stream(CU_STREAM_DEFAULT)};
+
+    softcuda_set_memory((uint64_t)24 << 20); /* short enough that something is given back */
+    for (int round = 0; round < 12; round++)
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+            step(stream[(round + (int)i) % 2], sizes[i], code);
+    REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
+    step(stream[0], 20 << 20, code);
+    REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
+    REQUIRE(softcuda_violations() == 0);
+}
+
+static void child(const char *symbol, uint64_t nth, int code)
+{
+    uint64_t before;
+
+    alarm(60);
+    client_open();
+    if (nth > 0)
+        REQUIRE(softcuda_fail_nth(symbol, nth, code) == 0);
+    workload(code);
+    *g_calls = softcuda_calls(symbol);
+    REQUIRE(*g_calls >=
+            1); /* streams run at their own pace: how many calls there are differs from run to run */
+    before = driver_calls();
+    churn(50, 4096);
+    REQUIRE(driver_calls() - before < 25); /* one failure does not turn the pool off */
+    _exit(0);
+}
+
+static void run(const char *symbol, uint64_t nth, int code)
+{
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0)
+        child(symbol, nth, code);
+    REQUIRE(waitpid(pid, &status, 0) == pid);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        fprintf(stderr, "call %llu of %s failing with %d: status %d\n", (unsigned long long)nth, symbol, code,
+                status);
+        _Exit(1);
+    }
+}
+
+int main(void)
+{
+    static const int codes[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN};
+
+    g_calls = mmap(NULL, sizeof(*g_calls), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(g_calls != MAP_FAILED);
+    for (size_t i = 0; i < sizeof(g_symbol) / sizeof(g_symbol[0]); i++) {
+        uint64_t reached;
+
+        run(g_symbol[i], 0, 0);
+        reached = *g_calls;
+        fprintf(stderr, "%s: %llu calls\n", g_symbol[i], (unsigned long long)reached);
+        REQUIRE(reached > 0);
+        for (uint64_t nth = 1; nth <= reached && nth <= NTH_MAX; nth++)
+            for (size_t c = 0; c < sizeof(codes) / sizeof(codes[0]); c++)
+                run(g_symbol[i], nth, codes[c]);
+    }
+    return 0;
+}

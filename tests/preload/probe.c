@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * probe - a small program whose one line of output shows what each option changes. options.sh compares it.
+ * What:       calls: driver allocations for 100 pairs of 4 KiB; waited: whether a free waited for a running
+ * kernel; own: whether a 4 KiB block has a driver allocation of its own; kept: whether freed 8 MiB blocks are
+ * still held after a later miss.
+ */
+#define _GNU_SOURCE
+#include "tests/preload/client.h"
+
+static int free_waits(void)
+{
+    CUstream stream = client_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr block = client_alloc(4096);
+    int waited;
+
+    client_spin(stream, 100000);
+    REQUIRE(cuMemFree(block) == CUDA_SUCCESS);
+    waited = cuStreamQuery(stream) == CUDA_SUCCESS;
+    REQUIRE(cuStreamSynchronize(stream) == CUDA_SUCCESS);
+    return waited;
+}
+
+static int keeps_freed(void)
+{
+    enum { COUNT = 4 };
+    CUdeviceptr block[COUNT];
+    uint64_t before;
+
+    for (int i = 0; i < COUNT; i++)
+        block[i] = client_alloc(8 << 20);
+    for (int i = 0; i < COUNT; i++)
+        REQUIRE(cuMemFree(block[i]) == CUDA_SUCCESS);
+    REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
+    before = softcuda_calls("cuMemFree_v2");
+    block[0] = client_alloc(32 << 20);
+    return softcuda_calls("cuMemFree_v2") == before;
+}
+
+int main(void)
+{
+    CUdeviceptr block;
+    uint64_t calls;
+    int waited, own;
+
+    client_open();
+    churn(100, 4096);
+    calls = driver_calls();
+    waited = free_waits();
+    block = client_alloc(4096);
+    own = block % (2 << 20) == 0;
+    printf("calls=%d waited=%d own=%d kept=%d\n", calls > 50 ? 100 : 1, waited, own, keeps_freed());
+    REQUIRE(softcuda_violations() == 0);
+    return 0;
+}

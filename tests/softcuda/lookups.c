@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lookups - replays the look-ups that the real runtime library makes, through the door that it uses.
+ * Usage: lookups [hooked names...]
+ * Prints a line for each. A look-up whose answer lies outside libcuda.so.1 has been taken over. With names:
+ * the look-ups of these names must be taken over, at every version and flag, and no others; without: none.
+ * Exit code 0, or 1 when something is wrong.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef int (*get_address_t)(const char *name, void **address, int version, uint64_t flags, int *status);
+
+static const struct {
+    const char *name;
+    int version;
+    uint64_t flags;
+} lookups[] = {
+#define SC_LOOKUP(name, version, flags) {name, version, flags},
+#include "lookup_list.h"
+#undef SC_LOOKUP
+};
+#define LOOKUP_COUNT (sizeof lookups / sizeof lookups[0])
+
+/* The file name of the object that holds the address. */
+static const char *find_owner(void *address)
+{
+    Dl_info info;
+
+    if (!address || dladdr(address, &info) == 0 || !info.dli_fname)
+        return "nothing";
+    const char *slash = strrchr(info.dli_fname, '/');
+    return slash ? slash + 1 : info.dli_fname;
+}
+
+static bool is_named(const char *name, int count, char **names)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+int main(int argc, char **argv)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    get_address_t get_address = driver ? (get_address_t)dlsym(driver, "cuGetProcAddress_v2") : NULL;
+    unsigned found = 0, taken = 0, wrong = 0;
+
+    if (!get_address) {
+        fprintf(stderr, "no driver, or one without cuGetProcAddress_v2\n");
+        return 1;
+    }
+    for (size_t i = 0; i < LOOKUP_COUNT; i++) {
+        void *address = NULL;
+        int code = get_address(lookups[i].name, &address, lookups[i].version, lookups[i].flags, NULL);
+        const char *owner = find_owner(address);
+        bool is_taken = address && strncmp(owner, "libcuda.so", 10) != 0;
+        bool is_wrong =
+            (code == 0) != (address != NULL) || is_taken != is_named(lookups[i].name, argc - 1, argv + 1);
+        printf("%-44s %5d %llu %3d %s%s\n", lookups[i].name, lookups[i].version,
+               (unsigned long long)lookups[i].flags, code, owner, is_wrong ? " WRONG" : "");
+        found += address != NULL;
+        taken += is_taken;
+        wrong += is_wrong;
+    }
+    printf("%zu look-ups, %u found, %u taken over, %u wrong\n", LOOKUP_COUNT, found, taken, wrong);
+    return wrong != 0;
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pointer - what the driver says of an address, and legacy IPC handles.
+ * IPC: a handle names the allocation, so that an interior address gives the handle of its base (measured).
+ * Opening one is not modelled yet: NOT_SUPPORTED.
+ */
+#include "driver.h"
+#include <string.h>
+#include <unistd.h>
+
+/* What an address lies in: an allocation of the device or pinned host memory. */
+typedef struct {
+    uint64_t addr, base, size, id;
+    sc_ctx_t *ctx;
+    int device;
+    bool is_host, is_managed, is_async, is_sync_memops;
+} place_t;
+
+static bool find_place(uint64_t addr, place_t *out_place)
+{
+    const sc_alloc_t *alloc = sc_heap_find(addr);
+    const sc_host_t *host = alloc ? NULL : sc_host_find(addr);
+
+    if (alloc)
+        *out_place = (place_t){.addr = addr,
+                               .base = alloc->base,
+                               .size = alloc->size,
+                               .id = alloc->id,
+                               .ctx = alloc->ctx,
+                               .device = alloc->device,
+                               .is_managed = alloc->kind == SC_MEM_MANAGED,
+                               .is_async = alloc->kind == SC_MEM_ASYNC,
+                               .is_sync_memops = alloc->is_sync_memops};
+    else if (host)
+        *out_place = (place_t){.addr = addr,
+                               .base = host->base,
+                               .size = host->size,
+                               .id = host->id,
+                               .ctx = host->ctx,
+                               .device = host->ctx->device,
+                               .is_host = true};
+    return alloc || host;
+}
+
+#define PUT(type, value)                \
+    do {                                \
+        type put = (type)(value);       \
+        memcpy(data, &put, sizeof put); \
+        return CUDA_SUCCESS;            \
+    } while (0)
+
+/* Of an address that is known. */
+static CUresult get_attribute(void *data, CUpointer_attribute attribute, const place_t *place)
+{
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        PUT(CUcontext, place->is_async ? NULL : place->ctx);
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        PUT(unsigned, place->is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        PUT(CUdeviceptr, place->addr);
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        if (!place->is_host && !place->is_managed)
+            return CUDA_ERROR_INVALID_VALUE;
+        PUT(uint64_t, place->addr);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        PUT(unsigned, place->is_sync_memops);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        PUT(unsigned long long, place->id);
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        PUT(unsigned, place->is_managed);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        PUT(int, place->device);
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        PUT(unsigned, !place->is_host && !place->is_managed && !place->is_async);
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        PUT(CUdeviceptr, place->base);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        PUT(size_t, place->size);
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        PUT(unsigned, 1);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        PUT(uint64_t, 0);
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        PUT(unsigned, 0);
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        PUT(unsigned, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        PUT(CUmemoryPool, NULL);
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        PUT(CUdeviceptr, place->base);
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        PUT(size_t, place->size);
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        PUT(unsigned long long, place->id);
+    default:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+SC_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr addr)
+{
+    SC_ENTER(cuPointerGetAttribute);
+    place_t place;
+
+    if (!data || !find_place(addr, &place))
+        return CUDA_ERROR_INVALID_VALUE;
+    return get_attribute(data, attribute, &place);
+}
+
+static size_t attribute_size(CUpointer_attribute attribute)
+{
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        return 8;
+    default:
+        return 4;
+    }
+}
+
+/* The plural form succeeds for an unknown address, with zeros. */
+SC_EXPORT CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data,
+                                          CUdeviceptr addr)
+{
+    SC_ENTER(cuPointerGetAttributes);
+    place_t place;
+    bool is_known = find_place(addr, &place);
+
+    if (!attributes || !data)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++) {
+        if (!data[i])
+            continue;
+        memset(data[i], 0, attribute_size(attributes[i]));
+        if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL && !is_known)
+            *(int *)data[i] = -2;
+        if (is_known)
+            get_attribute(data[i], attributes[i], &place);
+    }
+    return CUDA_SUCCESS;
+}
+
+SC_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr addr)
+{
+    SC_ENTER(cuPointerSetAttribute);
+    sc_alloc_t *alloc = sc_heap_find(addr);
+
+    if (!value || !alloc || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+        return CUDA_ERROR_INVALID_VALUE;
+    alloc->is_sync_memops = *(const unsigned *)value != 0;
+    return CUDA_SUCCESS;
+}
+
+SC_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr addr)
+{
+    SC_ENTER(cuIpcGetMemHandle);
+    sc_alloc_t *alloc = sc_heap_find(addr);
+    uint64_t words[4] = {0};
+
+    if (!handle || !alloc || alloc->kind != SC_MEM_DEVICE)
+        return CUDA_ERROR_INVALID_VALUE;
+    words[0] = (uint64_t)getpid();
+    words[1] = alloc->id;
+    words[2] = alloc->base;
+    words[3] = alloc->size;
+    memset(handle, 0, sizeof *handle);
+    memcpy(handle->reserved, words, sizeof words);
+    return CUDA_SUCCESS;
+}
+
+SC_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
+{
+    SC_ENTER(cuIpcOpenMemHandle);
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+SC_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
+{
+    SC_ENTER(cuIpcOpenMemHandle_v2);
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+SC_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr addr)
+{
+    SC_ENTER(cuIpcCloseMemHandle);
+    return CUDA_ERROR_INVALID_VALUE;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * softcuda - control of the software driver, for tests.
+ * What:       counts, injected failures, limits, the overlap detector: exported by the software libcuda.so.1.
+ * Not here:   the CUDA API (cuda.h), claim.h for programs that also run on a real driver, pattern.h.
+ * Threads:    any thread.
+ *
+ * Built-in kernels: an image for cuModuleLoadData is the text "softcuda\n", alone (every kernel) or followed
+ * by names, one a line. Any grid and block will do. Every argument is 8 bytes wide, but for u32 and float:
+ *
+ *   fill(u64 *ptr, u64 bytes, u64 seed)                 writes the pattern of pattern.h
+ *   verify(u64 *ptr, u64 bytes, u64 seed, u64 *wrong)   adds the number of wrong words to *wrong
+ *   hash(u64 *ptr, u64 bytes, u64 *out)                 adds the hash of pattern.h to *out
+ *   copy(void *dst, void *src, u64 bytes)               copies
+ *   late_fill(u64 *ptr, u64 bytes, u64 seed, u64 us)    takes that many microseconds, then fills
+ *   spin(u64 microseconds)                              takes that long
+ *   spin_until(u32 *flag, u32 value)                    ends when *flag == value; flag is pinned host memory
+ *   chase(u64 *ptr, u64 words, u64 steps, u64 *out)     i = 0, steps times i = ptr[i % words]; *out = i
+ *   axpy(float *y, float *x, u64 n, float a)            y[i] += a * x[i]
+ *
+ * Environment, read by cuInit unless said:
+ *
+ *   SOFTCUDA_DEVICES    1           devices
+ *   SOFTCUDA_MEMORY     4294967296  bytes of a device
+ *   SOFTCUDA_SEED       1           of the delays
+ *   SOFTCUDA_DELAY_US   200         the longest delay before an operation; 0: none
+ *   SOFTCUDA_MISSING                names that look-ups deny, comma between; read by each look-up
+ *   SOFTCUDA_STRICT     0           1: a line on stderr at exit when there were violations
+ */
+#ifndef SOFTCUDA_H
+#define SOFTCUDA_H
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* [addr, addr + size_bytes) has a new owner from now on: a new generation of that range. See claim.h. */
+void softcuda_claim(uint64_t addr, uint64_t size_bytes);
+
+/* Operations that began while an unfinished one of an older generation touched the same bytes. */
+uint64_t softcuda_violations(void);
+
+/* Claims made while operations on those bytes were unfinished: legal where later work runs after them. */
+uint64_t softcuda_claims_in_flight(void);
+
+/* Calls of one entry point by exported symbol ("cuMemAlloc_v2"), 0 for one that does not exist; of all. */
+uint64_t softcuda_calls(const char *symbol);
+uint64_t softcuda_total_calls(void);
+
+/* Sets call counts, violations and claims to zero, and forgets injected failures. */
+void softcuda_reset_counters(void);
+
+/* The nth call of symbol from now on (1 is the next) returns code without effect, once. nth 0: none. Returns
+ * 0, or -1 for an unknown symbol. */
+int softcuda_fail_nth(const char *symbol, uint64_t nth, int code);
+
+/* Bytes of every device from now on: what is held stays. */
+void softcuda_set_memory(uint64_t bytes);
+
+/* Device bytes held: whole 2 MiB blocks, as the driver takes them; of all devices. Live allocations by
+ * cuMemAlloc and kin. */
+uint64_t softcuda_held_bytes(void);
+uint64_t softcuda_live_allocations(void);
+
+/* From now on every call answers CUDA_ERROR_DEINITIALIZED, as in a process that is exiting. */
+void softcuda_deinit(void);
+
+/* An asynchronous error: later calls of the context (a CUcontext; NULL: the current one) return code. */
+void softcuda_stick(void *context, int code);
+
+/* Operations submitted and not finished, of every context. */
+uint64_t softcuda_unfinished(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* SOFTCUDA_H */

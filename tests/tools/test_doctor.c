@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_doctor - `cupola doctor`: what it finds with and without a driver, and in programs of each kind. */
+#define _GNU_SOURCE
+#include "tests/support/unit.h"
+#include "tests/tools/shell.h"
+#include <dlfcn.h>
+#include <elf.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define DOCTOR TOOL, "doctor", "--library", LIBRARY
+
+static cup_said_t said;
+
+/* Every line is a finding, what to do about the one above, or the last one; the code says whether there is a
+ * problem. */
+static void check_form(void)
+{
+    bool has_problem = false;
+
+    for (char *line = said.out, *end; *line; line = end + 1) {
+        end = strchr(line, '\n');
+        CHECK_MSG(end, "no newline at the end: %s", said.out);
+        has_problem |= strncmp(line, "problem ", 8) == 0;
+        if (end[1] == '\0')
+            CHECK_MSG(strstr(line, "next: cupola "), "%s", said.out);
+        else
+            CHECK_MSG(strncmp(line, "ok ", 3) == 0 || strncmp(line, "note ", 5) == 0 ||
+                          strncmp(line, "problem ", 8) == 0 || strstr(line, " do: "),
+                      "%s", line);
+    }
+    CHECK_MSG(WIFEXITED(said.status) && WEXITSTATUS(said.status) == has_problem, "status 0x%x: %s%s",
+              said.status, said.out, said.err);
+}
+
+static bool has_line(const char *status, const char *area, const char *what)
+{
+    char start[32];
+
+    snprintf(start, sizeof(start), "%-8s %-8s ", status, area);
+    for (const char *line = said.out; *line; line = strchr(line, '\n') + 1) {
+        const char *found = strstr(line, what);
+
+        if (strncmp(line, start, strlen(start)) == 0 && found && found < strchr(line, '\n'))
+            return true;
+    }
+    return false;
+}
+
+#define CHECK_LINE(status, area, what)                                                                 \
+    CHECK_MSG(has_line(status, area, what), "no %s %s \"%s\" in:\n%s%s", status, area, what, said.out, \
+              said.err)
+
+static void examine(const char *driver_folder, const char *variable, char *app)
+{
+    char folder[512];
+    const char *environment[] = {folder, variable ? variable : "CUP_NOTHING=1", NULL};
+
+    snprintf(folder, sizeof(folder), "LD_LIBRARY_PATH=%s", driver_folder);
+    cup_shell(app ? (char *const[]){DOCTOR, "--", app, NULL} : (char *const[]){DOCTOR, NULL}, environment,
+              &said);
+    check_form();
+}
+
+TEST(doctor, without_a_driver)
+{
+    if (dlopen("libcuda.so.1", RTLD_NOW)) /* a machine that has one */
+        return;
+    SHELL(&said, DOCTOR);
+    check_form();
+    CHECK_LINE("problem", "driver", "libcuda.so.1");
+    CHECK(strstr(said.out, "do: install the NVIDIA driver"));
+    CHECK_EQ(WEXITSTATUS(said.status), 1);
+}
+
+TEST(doctor, with_a_driver)
+{
+    examine(SOFTCUDA, NULL, NULL);
+    CHECK_LINE("ok", "driver", "CUDA 13.0");
+    CHECK_LINE("ok", "device", "0: softcuda");
+    CHECK_LINE("ok", "feature", "cuCtxRecordEvent");
+    CHECK_LINE("ok", "library", "libcupola.so");
+    CHECK_LINE("ok", "option", "defaults");
+    CHECK_EQ(WEXITSTATUS(said.status), 0);
+}
+
+TEST(doctor, with_an_older_driver)
+{
+    examine(SOFTCUDA_OLD, NULL, NULL);
+    CHECK_LINE("ok", "driver", "CUDA 12.2");
+    CHECK_LINE("note", "feature", "no cuCtxRecordEvent");
+}
+
+TEST(doctor, with_several_devices)
+{
+    examine(SOFTCUDA, "SOFTCUDA_DEVICES=3", NULL);
+    CHECK_LINE("ok", "device", "2: softcuda");
+}
+
+TEST(doctor, options)
+{
+    examine(SOFTCUDA, "CUPOLA_FREE=sync", NULL);
+    CHECK_LINE("note", "option", "CUPOLA_FREE=sync (default: deferred)");
+    examine(SOFTCUDA, "CUPOLA_FREE=maybe", NULL);
+    CHECK_LINE("problem", "option", "CUPOLA_FREE=maybe");
+    examine(SOFTCUDA, "CUPOLA_FEE=sync", NULL);
+    CHECK_LINE("problem", "option", "CUPOLA_FEE");
+    examine(SOFTCUDA, "CUPOLA_DISABLE=1", NULL);
+    CHECK_LINE("problem", "option", "stands aside");
+}
+
+TEST(doctor, another_library)
+{
+    SHELL(&said, TOOL, "doctor", "--library", OTHER_LIBRARY);
+    check_form();
+    CHECK_LINE("problem", "library", "is not libcupola.so");
+}
+
+TEST(doctor, programs_that_no_preload_enters)
+{
+    static const Elf64_Ehdr arm = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
+                                   .e_type = ET_DYN,
+                                   .e_machine = EM_AARCH64};
+    char folder[64], path[128];
+
+    examine(SOFTCUDA, NULL, "no-such-program-anywhere");
+    CHECK_LINE("problem", "app", "no such program");
+    cup_shell_folder(folder);
+    cup_shell_file(folder, "arm", &arm, sizeof(arm), path);
+    examine(SOFTCUDA, NULL, path);
+    CHECK_LINE("problem", "app", "another processor");
+    cup_shell_remove(folder);
+#ifdef STATIC_APP
+    examine(SOFTCUDA, NULL, STATIC_APP);
+    CHECK_LINE("problem", "app", "fully static");
+#endif
+}
+
+TEST(doctor, a_privileged_program)
+{
+    char folder[64], path[128];
+
+    if (geteuid() != 0) /* only root can give a file away */
+        return;
+    cup_shell_folder(folder);
+    snprintf(path, sizeof(path), "%s/true", folder);
+    SHELL(&said, "cp", "/bin/true", path);
+    CHECK_EQ(chown(path, 1, 1), 0);
+    CHECK_EQ(chmod(path, 04755), 0);
+    examine(SOFTCUDA, NULL, path);
+    CHECK_LINE("problem", "app", "ignores LD_PRELOAD");
+    cup_shell_remove(folder);
+}
+
+#ifndef CUP_SANITIZED
+TEST(doctor, a_program_that_the_pool_serves)
+{
+    examine(SOFTCUDA, NULL, APP);
+    CHECK_LINE("ok", "app", "look-ups");
+    CHECK_LINE("ok", "run", "code 0");
+    CHECK_LINE("ok", "doors", "answered with the pool's functions");
+    CHECK_LINE("ok", "pool", "served 10 of 10 allocations");
+    CHECK_MSG(strstr(said.err, "allocated 10 times"), "the program's stdout went elsewhere: %s", said.err);
+    CHECK_EQ(WEXITSTATUS(said.status), 0);
+}
+
+TEST(doctor, a_script)
+{
+    char folder[64], path[128];
+
+    cup_shell_folder(folder);
+    cup_shell_file(folder, "script", "#!/usr/bin/env sh\nexec " APP "\n", strlen(APP) + 24, path);
+    examine(SOFTCUDA, NULL, path);
+    CHECK_LINE("note", "app", "is a script for");
+    CHECK_LINE("ok", "pool", "served 10 of 10");
+    cup_shell_remove(folder);
+}
+
+TEST(doctor, why_the_pool_stood_aside)
+{
+    examine(SOFTCUDA, "CUPOLA_EXCLUDE=tool_app", APP);
+    CHECK_LINE("problem", "pool", "standing aside: CUPOLA_EXCLUDE");
+    examine(SOFTCUDA, "CUPOLA_ONLY=solver", APP);
+    CHECK_LINE("problem", "pool", "standing aside: CUPOLA_ONLY");
+    examine(SOFTCUDA, NULL, "/bin/true");
+    CHECK_LINE("problem", "pool", "saw no device allocation");
+}
+#endif
