@@ -3,8 +3,8 @@
  * arena - the spans of all shared chunks of a pool: best fit, split, coalesce.
  * What:       the smallest free span that fits, the lowest address among equals; the front is cut off for
  *             alignment, the tail for size; a span given back merges with both neighbours at once.
- * Not here:   reserving and releasing chunks (pool.c). A chunk may be added at any time and may later
- *             grow: nothing here assumes a chunk's size or how many there are.
+ * Not here:   reserving and releasing chunks (pool.c). A chunk may be added at any time and may later grow:
+ *             nothing here assumes a chunk's size or how many there are.
  * Invariants: the tree holds exactly the FREE spans of shared chunks; free_bytes is their sum.
  * Threads:    the pool's lock.
  */

@@ -2,7 +2,8 @@
 /*
  * assert - what must hold by construction.
  * What:       CUP_ASSERT traps in debug builds; in release builds it is neither evaluated nor printed: a
- * guest never ends its host. Not here:   errors that can really happen (cup_status_t).
+ *             guest never ends its host.
+ * Not here:   errors that can really happen (cup_status_t).
  */
 #ifndef CUP_ALLOCATOR_ASSERT_H
 #define CUP_ALLOCATOR_ASSERT_H

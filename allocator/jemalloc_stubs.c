@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * jemalloc_stubs - what the embedded jemalloc gets for the libc functions that a guest may not use.
- * What:       a function per name of REDEFINED in cmake/embed_jemalloc.sh: there the reference to
- *             `name` became one to `cup_je_name`.
+ * What:       a function per name of REDEFINED in cmake/embed_jemalloc.sh: there the reference to `name`
+ *             became one to `cup_je_name`.
  * Not here:   what jemalloc may call as it is (mmap, memcpy, pthread_mutex_lock).
  * Invariants: a service is refused the way libc would refuse it, so that jemalloc falls back.
  * Threads:    any thread.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * meta - how: one jemalloc arena of our own, without thread caches, created inside the first
- * allocation and never at load.
+ * meta - how: one jemalloc arena of our own, without thread caches, created inside the first allocation and
+ * never at load.
  *
  * The embedded jemalloc (cmake/jemalloc.cmake) is deaf to the host's MALLOC_CONF and has no
  * constructor, no fork handlers and no public names. Its settings are the string below.

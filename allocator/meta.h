@@ -2,9 +2,11 @@
 /*
  * meta - host memory for bookkeeping; the one place where metadata meets jemalloc.
  * What:       a private jemalloc arena, never the program's malloc: no re-entrancy into its hooks, exact
- * accounting. Under AddressSanitizer and ThreadSanitizer the sanitizer's malloc, so that they see our
- * mistakes. Not here:   device memory (provider.h). Threads:    any thread. Never called in a forked child:
- * jemalloc's locks may be held there (the gate sees to it).
+ *             accounting. Under AddressSanitizer and ThreadSanitizer the sanitizer's malloc, so that they
+ *             see our mistakes.
+ * Not here:   device memory (provider.h).
+ * Threads:    any thread. Never called in a forked child: jemalloc's locks may be held there (the gate sees
+ *             to it).
  */
 #ifndef CUP_ALLOCATOR_META_H
 #define CUP_ALLOCATOR_META_H

@@ -2,12 +2,10 @@
 /*
  * pool - how: one lock; each operation plans (takes what it may need from host memory into stocks), then
  * commits (moves links and bits, which cannot fail). In the order of a block's life: create, alloc, grow,
- * free, complete, trim.
- * Locking:    a provider call is always between two locked sections; a chunk that is being reserved or
- *             released is in no structure, so nobody can see it. Two threads may grow at once; each gets
- *             its own chunk.
- * Trade-off:  one lock for small and large blocks. A hot loop is to be served by thread caches above, not
- *             here.
+ * free, complete, trim. Locking:    a provider call is always between two locked sections; a chunk that is
+ * being reserved or released is in no structure, so nobody can see it. Two threads may grow at once; each
+ * gets its own chunk. Trade-off:  one lock for small and large blocks. A hot loop is to be served by thread
+ * caches above, not here.
  */
 #include "allocator/pool.h"
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pool - the suballocator of one context: size classes and slabs for small blocks, a best-fit arena for the
- * rest. What:       alloc, free, complete, grow, trim over chunks of one provider. Plan first, then commit:
- * whatever can fail happens before the first change of state; free never fails for a live block and never
- * allocates. Not here:   order points (shim/order.c gives the stamps), when to wait, grow or trim
- * (shim/heap.c). Invariants: cup_pool_check() walks them; footprint >= free + used + limbo + guards, in
- * spans, exactly. Threads:    any thread. Every function takes CUP_LOCK_POOL for a short time and holds no
- * lock in a provider call.
+ * rest.
+ * What:       alloc, free, complete, grow, trim over chunks of one provider. Plan first, then commit:
+ *             whatever can fail happens before the first change of state; free never fails for a live block
+ *             and never allocates.
+ * Not here:   order points (shim/order.c gives the stamps), when to wait, grow or trim (shim/heap.c).
+ * Invariants: cup_pool_check() walks them; footprint >= free + used + limbo + guards, in spans, exactly.
+ * Threads:    any thread. Every function takes CUP_LOCK_POOL for a short time and holds no lock in a
+ *             provider call.
  */
 #ifndef CUP_ALLOCATOR_POOL_H
 #define CUP_ALLOCATOR_POOL_H

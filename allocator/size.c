@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * size - how: with l = floor(log2(size - 1)), at least 12, the step inside the doubling is 2^(l - 3), so
- * the class is 8 * (l - 12) + ((size - 1) >> (l - 3)). The list in size.h is checked against this at
- * compile time.
+ * size - how: with l = floor(log2(size - 1)), at least 12, the step inside the doubling is 2^(l - 3), so the
+ * class is 8 * (l - 12) + ((size - 1) >> (l - 3)). The list in size.h is checked against this at compile
+ * time.
  */
 #include "allocator/size.h"
 

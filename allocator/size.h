@@ -4,8 +4,8 @@
  * What:       small requests (<= 32 KiB) round to a class: steps of 512 bytes to 4 KiB, then 8 classes per
  *             doubling. Larger ones round to 4 KiB, dedicated ones to CUP_CHUNK_ALIGN.
  * Invariants: rounding wastes at most 1/8 of what it hands out above 4 KiB (dedicated blocks apart: the
- *             driver itself reserves in units of 2 MiB); a class that is a multiple of 4 KiB keeps blocks
- *             4 KiB-aligned.
+ *             driver itself reserves in units of 2 MiB); a class that is a multiple of 4 KiB keeps blocks 4
+ *             KiB-aligned.
  * Threads:    pure functions.
  */
 #ifndef CUP_ALLOCATOR_SIZE_H

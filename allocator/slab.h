@@ -4,10 +4,10 @@
  * What:       two bits and a requested size per block, out of band; the bin of a class: its slabs with a
  *             free block.
  * Not here:   where the span comes from and when an empty slab goes back (pool.c).
- * Invariants: a block is FREE (bit in `free`), LIVE (bit in `live`) or in LIMBO (neither); free & live ==
- *             0; blocks_free and blocks_live count the bits; a slab is in its bin exactly while
- *             blocks_free > 0. The lowest address of the lowest slab is handed out first: equal histories
- *             give equal addresses.
+ * Invariants: a block is FREE (bit in `free`), LIVE (bit in `live`) or in LIMBO (neither); free & live == 0;
+ *             blocks_free and blocks_live count the bits; a slab is in its bin exactly while blocks_free >
+ *             0. The lowest address of the lowest slab is handed out first: equal histories give equal
+ *             addresses.
  * Threads:    the pool's lock.
  */
 #ifndef CUP_ALLOCATOR_SLAB_H

@@ -6,8 +6,8 @@
  *             (slab.h).
  * Invariants: the spans of a chunk, in list order, tile it exactly; the first of a shared chunk is its
  *             guard; no two neighbours are FREE; a dedicated chunk has one span.
- * Threads:    the pool's lock guards every field but the three that are atomic. Both structs live in
- *             stores: a stale pointer stays a pointer to the type.
+ * Threads:    the pool's lock guards every field but the three that are atomic. Both structs live in stores:
+ *             a stale pointer stays a pointer to the type.
  *
  *   chunk  |guard|  block   |   slab   | free |      block      |       free       |
  *          first -> next -> ...                                            NULL

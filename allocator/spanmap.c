@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spanmap - how: the root is 32 KiB of zero pages that a process without device memory never touches;
- * every node below is made once and published by a release store. A slot is the only level with two
- * pointers. Costs 96 KiB for each 8 GiB of address space in use and 4 KiB for each 2 MiB of shared chunks
- * (0.2 %).
+ * spanmap - how: the root is 32 KiB of zero pages that a process without device memory never touches; every
+ * node below is made once and published by a release store. A slot is the only level with two pointers.
+ * Costs 96 KiB for each 8 GiB of address space in use and 4 KiB for each 2 MiB of shared chunks (0.2 %).
  */
 #include "allocator/spanmap.h"
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * spanmap - from any address of the process to its chunk and its span.
- * What:       one radix tree over 57 address bits for all pools. A slot per 2 MiB of address space knows
- *             the chunk; a leaf behind it, for shared chunks only, knows spans by 4 KiB granule: the first
+ * What:       one radix tree over 57 address bits for all pools. A slot per 2 MiB of address space knows the
+ *             chunk; a leaf behind it, for shared chunks only, knows spans by 4 KiB granule: the first
  *             granule of every span, all of a slab's.
  * Not here:   what is at the address inside a span (pool.c).
- * Invariants: nodes are never freed and never move, so readers need no lock; slots of a chunk are written
- *             by its pool under the pool's lock, and no two chunks share a slot (CUP_CHUNK_ALIGN).
- * Threads:    look-ups from any thread: a few loads. Growth takes CUP_LOCK_SPANMAP. What a span entry
- *             points to may be read only under the pool's lock.
+ * Invariants: nodes are never freed and never move, so readers need no lock; slots of a chunk are written by
+ *             its pool under the pool's lock, and no two chunks share a slot (CUP_CHUNK_ALIGN).
+ * Threads:    look-ups from any thread: a few loads. Growth takes CUP_LOCK_SPANMAP. What a span entry points
+ *             to may be read only under the pool's lock.
  *
  *   bit 56           45 44           33 32           21 20           12 11         0
  *      |  root: 4096   |  middle: 4096 |  slots: 4096  |   leaf: 512   |  granule    |

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * store - type-stable storage: an item is recycled as the same type and its memory never goes back.
- * What:       a process-wide store per type, and a stock that one pool fills ahead of need. A reader
- *             without a lock may hold a stale pointer: it still points to an item of that type, never to
- *             unmapped or foreign memory.
+ * What:       a process-wide store per type, and a stock that one pool fills ahead of need. A reader without
+ *             a lock may hold a stale pointer: it still points to an item of that type, never to unmapped or
+ *             foreign memory.
  * Not here:   what a stale reader must check to see that the item was recycled (spanmap.h, pool.c).
  * Invariants: a fresh item is zero; a recycled one keeps what its last owner left in it, its link apart.
  * Threads:    a store: any thread, takes CUP_LOCK_STORE. A stock: its owner's lock.

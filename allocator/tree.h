@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tree - spans ordered by (size, address).
- * What:       an intrusive treap, out of band. Free spans of an arena, cached dedicated blocks, the slabs
- *             of one class (equal sizes: ordered by address).
- * Invariants: search order by (size, base); heap order by a priority mixed from the base, so equal
- *             contents give equal shapes. A span is in at most one tree, and neither its base nor its size
- *             changes while it is.
+ * What:       an intrusive treap, out of band. Free spans of an arena, cached dedicated blocks, the slabs of
+ *             one class (equal sizes: ordered by address).
+ * Invariants: search order by (size, base); heap order by a priority mixed from the base, so equal contents
+ *             give equal shapes. A span is in at most one tree, and neither its base nor its size changes
+ *             while it is.
  * Threads:    the pool's lock.
  */
 #ifndef CUP_ALLOCATOR_TREE_H

@@ -3,16 +3,20 @@
  * types - the only glossary, and the units that everything above speaks.
  *
  * provider     what gives device memory: a driver behind an ops table (provider.h)
- * chunk        one reservation from the provider; shared (cut into spans) or dedicated (one block, never
- * split) span         a contiguous part of a chunk: free, a block of its own, or a slab slab         a span
- * of equal blocks of one small size class size class   the sizes that small requests are rounded to block
- * what the program gets arena        the spans of all shared chunks: best fit, split, coalesce order point  a
- * numbered moment of a context; complete once all work submitted to it before has run stamp        the order
- * point that a freed block waits for limbo        freed blocks whose stamp is not complete yet complete the
- * host knows that no work submitted before the free still runs: may be handed out, moved, released guard the
- * first granule of a shared chunk, never handed out: a free of a chunk's own address through a door that we
- * do not hook would release it under its neighbours footprint    bytes held from the provider live bytes that
- * the program holds, as it asked for them
+ * chunk        one reservation from the provider: shared (cut into spans) or dedicated (one block, never split)
+ * span         a contiguous part of a chunk: free, a block of its own, or a slab
+ * slab         a span of equal blocks of one small size class
+ * size class   the sizes that small requests are rounded to
+ * block        what the program gets
+ * arena        the spans of all shared chunks: best fit, split, coalesce
+ * order point  a numbered moment of a context; complete once all work submitted to it before has run
+ * stamp        the order point that a freed block waits for
+ * limbo        freed blocks whose stamp is not complete yet
+ * complete     no work submitted before the free still runs, and the host knows it: may be handed out or released
+ * guard        the first granule of a shared chunk, never handed out: a free of a chunk's own address through a
+ *              door that we do not hook would release it under its neighbours
+ * footprint    bytes held from the provider
+ * live         bytes that the program holds, as it asked for them
  */
 #ifndef CUP_ALLOCATOR_TYPES_H
 #define CUP_ALLOCATOR_TYPES_H

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dev - how: one LIST of driver entry points makes the table; the LINK door fills it with linked symbols, the
- * others with dlsym, as Python's ctypes and many plug-ins do. Only allocation differs further: the CUDART
- * door calls cudaMalloc and cudaFree, which reach the driver by cuGetProcAddress. Kernels come from the fat
- * binary in the program; a driver that calls it an invalid image is asked for its built-in kernels instead
- * (the software driver). Counts are atomic, everything else is written by dev_open() alone.
+ * dev - how: one LIST of driver entry points makes the table; the LINK door fills it with linked symbols,
+ * the others with dlsym, as Python's ctypes and many plug-ins do. Only allocation differs further: the
+ * CUDART door calls cudaMalloc and cudaFree, which reach the driver by cuGetProcAddress. Kernels come from
+ * the fat binary in the program; a driver that calls it an invalid image is asked for its built-in kernels
+ * instead (the software driver). Counts are atomic, everything else is written by dev_open() alone.
  */
 #include "dev.h"
 #include "image.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * dev - what the driver-level programs share: the driver's entry points, a door to allocate through,
- *       kernels.
+ * kernels.
  * What:       one device, its primary context, streams, kernels by name. The door is chosen when dev.c is
  *             compiled: DEV_DOOR_DLSYM (dlopen and dlsym), DEV_DOOR_LINK (-lcuda), DEV_DOOR_CUDART
  *             (cudaMalloc, static or shared).

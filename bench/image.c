@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * image - how: the assembler includes the fat binary that nvcc made, aligned as the driver wants it and
- * with the NUL that a PTX image would want. Without nvcc the image is empty: such a program runs on the
- * software driver only.
+ * image - how: the assembler includes the fat binary that nvcc made, aligned as the driver wants it and with
+ * the NUL that a PTX image would want. Without nvcc the image is empty: such a program runs on the software
+ * driver only.
  */
 #include "image.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kernels - what the driver-level programs run on a real GPU: names, parameters and results of the
- *           software driver's built-in kernels, so that one program source serves both.
+ * kernels - what the driver-level programs run on a real GPU: names, parameters and results of the software
+ * driver's built-in kernels, so that one program source serves both.
  * What:       fill, verify, hash, copy, spin over 64-bit words; late_fill, which writes only at its end.
  * Not here:   the pattern and the hash (tests/softcuda/pattern.h), launching (dev.c).
  * Invariants: sizes are multiples of 8. verify and hash add to a word that the caller zeroed on the same

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pair - what one allocation and its free cost in a loop: pair-dlsym, pair-link, pair-static,
- *        pair-shared.
+ * pair - what one allocation and its free cost in a loop: pair-dlsym, pair-link, pair-static, pair-shared.
  * What:       CSV, one row per size and number of threads; nanoseconds a pair, as each thread sees it.
  * Not here:   work on the device: nothing is in flight (sweep.c).
  * Invariants: the threads of a row start together; a row's time is the mean over its threads of their own

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hook_getproc - the third door: what cuGetProcAddress finds. Every cudart since 11.3 comes this way.
- * How: the real resolver first, then a substitute for the address that it returned, so version, flags, status
- * and failures stay the driver's own. The resolver finds itself, too: its rows are in the table.
+ * How:        the real resolver first, then a substitute for the address that it returned, so version,
+ *             flags, status and failures stay the driver's own. The resolver finds itself, too: its rows are
+ *             in the table.
  */
 #include "preload/hook_table.h"
 #include "preload/hooks.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hook_table - which address of ours stands for which of the driver's.
- * What:       substitution by the address that the real look-up returned, not by the name that was asked: one
- * name is asked at several ABI versions. Threads:    any thread; takes no lock, allocates nothing.
+ * What:       substitution by the address that the real look-up returned, not by the name that was asked:
+ *             one name is asked at several ABI versions.
+ * Threads:    any thread; takes no lock, allocates nothing.
  */
 #ifndef CUP_PRELOAD_HOOK_TABLE_H
 #define CUP_PRELOAD_HOOK_TABLE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hooks_driver - the first door: exported cu* symbols, for programs that link with libcuda.
- * How: a body per row; the decision is route.c's.
+ * How:        a body per row; the decision is route.c's.
  */
 #include "preload/hooks.h"
 

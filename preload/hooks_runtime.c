@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hooks_runtime - a short cut past cudart for programs that use the shared one: same pool, less way.
- * How: whatever is not served at once goes to the real function, which reaches the driver's door.
+ * How:        whatever is not served at once goes to the real function, which reaches the driver's door.
  */
 #include "preload/hooks.h"
 

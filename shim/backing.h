@@ -2,8 +2,8 @@
 /*
  * backing - the providers on offer.
  * What:       raw: cuMemAlloc and cuMemFree. Natively right for peers, attributes, GPUDirect, and for legacy
- * IPC of chunks that hold one block; giving back waits for the GPU, as cuMemFree does. Not here:   which one
- * a heap takes (heap.c).
+ *             IPC of chunks that hold one block; giving back waits for the GPU, as cuMemFree does.
+ * Not here:   which one a heap takes (heap.c).
  */
 #ifndef CUP_SHIM_BACKING_H
 #define CUP_SHIM_BACKING_H

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * capture - which captures are in progress, because a record on a context invalidates them.
- * What:       the set of capturing streams of the process. Begin hooks enter it before the real call, so that
- * no record can slip in between; End and Destroy hooks leave it when the capture has really ended. Quirk:
- * cuCtxRecordEvent invalidates every capture of the context, in every mode, from any thread, also under an
- *             exchange to relaxed mode (measured, driver 580; tests/gpu/quirks.c).
+ * What:       the set of capturing streams of the process. Begin hooks enter it before the real call, so
+ *             that no record can slip in between; End and Destroy hooks leave it when the capture has really
+ *             ended.
+ * Quirk:      cuCtxRecordEvent invalidates every capture of the context, in every mode, from any thread,
+ *             also under an exchange to relaxed mode (measured, driver 580; tests/gpu/quirks.c).
  * Threads:    any thread. cup_capture_hold() is shared by recorders; a Begin waits for those that hold it.
  */
 #ifndef CUP_SHIM_CAPTURE_H

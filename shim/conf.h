@@ -2,11 +2,13 @@
 /*
  * conf - the options: the environment parsed once into a struct that never changes afterwards.
  * What:       CUPOLA_<NAME> for each row of conf_list.h; CUPOLA_CONF="name:value,name:value" sets many, a
- * single variable wins. Sizes take k m g t (powers of 1024) or % of the device's memory, and per-device
- * values: "4g", "25%", "0=8g,1=10%", "2g,1=4g" (the value without a device is for all others). Not here: what
- * the options do. Errors:     an unknown variable or a bad value is one clear line on stderr, and the default
- * is used; nothing fails. Threads:    cup_conf_load() runs once, inside the gate's start; reading afterwards
- * is free.
+ *             single variable wins. Sizes take k m g t (powers of 1024) or % of the device's memory, and
+ *             per-device values: "4g", "25%", "0=8g,1=10%", "2g,1=4g" (the value without a device is for all
+ *             others).
+ * Not here:   what the options do.
+ * Errors:     an unknown variable or a bad value is one clear line on stderr, and the default is used;
+ *             nothing fails.
+ * Threads:    cup_conf_load() runs once, inside the gate's start; reading afterwards is free.
  */
 #ifndef CUP_SHIM_CONF_H
 #define CUP_SHIM_CONF_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conf_list - LIST of the options: X(field, NAME, kind, default, values, meaning).
- * The variable is CUPOLA_<NAME>; in CUPOLA_CONF the key is the name in lower case. Parser, struct,
- * docs/options.md and the tests come from these rows: an option is added here and nowhere else. Kinds: BOOL
- * 0|1; WORD one of the values; SIZE per device; TEXT as it stands.
+ * conf_list - LIST of the options: X(field, NAME, kind, default, values, meaning). The variable is
+ * CUPOLA_<NAME>; in CUPOLA_CONF the key is the name in lower case. Parser, struct, docs/options.md and the
+ * tests come from these rows: an option is added here and nowhere else. Kinds: BOOL 0|1; WORD one of the
+ * values; SIZE per device; TEXT as it stands.
  */
 #ifndef CUP_SHIM_CONF_LIST_H
 #define CUP_SHIM_CONF_LIST_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_abi - cuda.h with every entry point under its own name.
- * The header maps names to their newest version by macros (cuMemAlloc is cuMemAlloc_v2); we wrap each version
- * as it is exported, so the macros must be off. Included in place of <cuda.h>, first.
+ * cuda_abi - cuda.h with every entry point under its own name. The header maps names to their newest version
+ * by macros (cuMemAlloc is cuMemAlloc_v2); we wrap each version as it is exported, so the macros must be
+ * off. Included in place of <cuda.h>, first.
  */
 #ifndef CUP_SHIM_CUDA_ABI_H
 #define CUP_SHIM_CUDA_ABI_H

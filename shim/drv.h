@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * drv - the real driver: a table of its functions, never NULL.
- * What:       one slot per row of hook_list.h and drv_list.h, born as a resolver that finds the real entry on
- * its first call and replaces itself; an entry that the driver lacks answers CUDA_ERROR_NOT_SUPPORTED, no
- * driver at all CUDA_ERROR_NOT_INITIALIZED (as a driver that was never initialised). Not here:   any
- * decision. Our own calls go through this table, so they never meet our hooks. Invariants: we never load
- * libcuda; we only find the one that the program has loaded, and keep it loaded then. Threads:    any thread;
- * slots are replaced atomically with the same value by whoever comes first.
+ * What:       one slot per row of hook_list.h and drv_list.h, born as a resolver that finds the real entry
+ *             on its first call and replaces itself; an entry that the driver lacks answers
+ *             CUDA_ERROR_NOT_SUPPORTED, no driver at all CUDA_ERROR_NOT_INITIALIZED (as a driver that was
+ *             never initialised).
+ * Not here:   any decision. Our own calls go through this table, so they never meet our hooks.
+ * Invariants: we never load libcuda; we only find the one that the program has loaded, and keep it loaded
+ *             then.
+ * Threads:    any thread; slots are replaced atomically with the same value by whoever comes first.
  */
 #ifndef CUP_SHIM_DRV_H
 #define CUP_SHIM_DRV_H

@@ -2,7 +2,7 @@
 /*
  * drv_list - LIST of the driver entry points that we call and do not hook (those are in hook_list.h).
  * What:       X(symbol, (parameters), (arguments)); the same shape as a hook row, so one macro makes a slot
- * of either.
+ *             of either.
  */
 #ifndef CUP_SHIM_DRV_LIST_H
 #define CUP_SHIM_DRV_LIST_H

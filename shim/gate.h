@@ -2,10 +2,13 @@
 /*
  * gate - life: whether the pool may serve this call.
  * What:       UNBORN until the program's first allocation, then READY or PASS_THROUGH (told to stand aside)
- * for good. A forked child passes everything through: CUDA does not survive a fork, and our locks may be held
- * there. A call of ours that comes back through a hook passes through too (per-thread depth). Not here:
- * contexts (registry.h). Manners:    errno is the program's: saved on entering, restored on leaving. Threads:
- * any thread. Until the first allocation nothing has happened in the process: no memory, file or thread.
+ *             for good. A forked child passes everything through: CUDA does not survive a fork, and our
+ *             locks may be held there. A call of ours that comes back through a hook passes through too
+ *             (per-thread depth).
+ * Not here:   contexts (registry.h).
+ * Manners:    errno is the program's: saved on entering, restored on leaving.
+ * Threads:    any thread. Until the first allocation nothing has happened in the process: no memory, file or
+ *             thread.
  */
 #ifndef CUP_SHIM_GATE_H
 #define CUP_SHIM_GATE_H

@@ -32,6 +32,7 @@
 #define WAIT_MS       2   /* longest wait of one allocation while memory is not short */
 
 struct cup_heap {
+    struct cup_heap *next_ended;
     CUcontext ctx;
     int device;
     uint64_t floor_bytes, cache_bytes;
@@ -43,6 +44,9 @@ struct cup_heap {
     _Atomic bool is_aside; /* its memory turned out to be another context's */
     _Atomic int broken;    /* the sticky CUresult of a dead context, or CUDA_SUCCESS */
 };
+
+/* Heaps that ended stay as they are (registry.h); the list is there for leak checkers and debuggers. */
+static _Atomic(cup_heap_t *) g_ended;
 
 static cup_status_t reserve(void *self, uint64_t size_bytes, cup_addr_t *out_base)
 {
@@ -127,6 +131,9 @@ void cup_heap_leave(cup_heap_t *heap)
 
 void cup_heap_end(cup_heap_t *heap)
 {
+    heap->next_ended = atomic_load(&g_ended);
+    while (!atomic_compare_exchange_weak(&g_ended, &heap->next_ended, heap))
+        ;
     atomic_fetch_add(&heap->users, 1);
     atomic_store(&heap->has_ended, true);
     cup_heap_leave(heap);

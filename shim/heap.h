@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * heap - what belongs to one context: its pool, its order points, its provider; and the decisions between
- * them. What:       alloc: what is free and complete; else what the GPU has finished meanwhile; else a short
- * wait when far more is held than needed; else growth; out of memory, everything that can be given back
- * first. free: an order point, then limbo. Not here:   finding the heap (registry.h), the program's arguments
- * and codes (route.c). Invariants: a block is handed out only once all work submitted to its context before
- * its free is known complete. Threads:    any thread between cup_heap_enter and cup_heap_leave. No lock is
- * held over a call that can block.
+ * them.
+ * What:       alloc: what is free and complete; else what the GPU has finished meanwhile; else a short wait
+ *             when far more is held than needed; else growth; out of memory, everything that can be given
+ *             back first. free: an order point, then limbo.
+ * Not here:   finding the heap (registry.h), the program's arguments and codes (route.c).
+ * Invariants: a block is handed out only once all work submitted to its context before its free is known
+ *             complete.
+ * Threads:    any thread between cup_heap_enter and cup_heap_leave. No lock is held over a call that can
+ *             block.
  */
 #ifndef CUP_SHIM_HEAP_H
 #define CUP_SHIM_HEAP_H

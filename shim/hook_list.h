@@ -2,8 +2,9 @@
 /*
  * hook_list - LIST of the driver entry points that we answer in the driver's place.
  * What:       X(symbol, (parameters), (arguments)): one row makes the exported symbol and its slot in the
- * table of substitutes (preload/), the route function's prototype (route.h) and the slot of the real function
- * (drv.h). Not here:   what a hook does (route.c). Entry points that we only call are in drv_list.h.
+ *             table of substitutes (preload/), the route function's prototype (route.h) and the slot of the
+ *             real function (drv.h).
+ * Not here:   what a hook does (route.c). Entry points that we only call are in drv_list.h.
  *
  * Every ABI version of one function is a row: cudart 13 asks for the unsuffixed primary-context calls, direct
  * driver users for _v2, per-thread-stream builds for _ptsz. The 32-bit cuMemAlloc/cuMemFree can't carry our

@@ -2,7 +2,8 @@
 /*
  * log - what we say while the program runs: short lines with the prefix "cupola: ".
  * What:       levels off, error, info, debug; stderr, or the file of CUPOLA_LOG=level:FILE. No allocation,
- * one write a line, a limit of lines per process (debug has none) so that a loop of errors can't fill a disk.
+ *             one write a line, a limit of lines per process (debug has none) so that a loop of errors can't
+ *             fill a disk.
  * Manners:    errno is kept; nothing goes to stdout, ever. Whoever first knows a cause logs it, once.
  * Threads:    any thread; a line is written whole.
  */

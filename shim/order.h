@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * order - the clock of one context: numbered order points that tell when freed memory is complete.
- * What:       a free closes a point: an event that completes when all work submitted to the context before it
- * has run. Blocks carry the number of their point; a poll tells up to which number everything is complete.
+ * What:       a free closes a point: an event that completes when all work submitted to the context before
+ *             it has run. Blocks carry the number of their point; a poll tells up to which number everything
+ *             is complete.
  * Not here:   the blocks (allocator/limbo.c), what to do about memory that is not complete (heap.c).
  * Invariants: completed <= recorded; completed is monotone. A point covers only work submitted before the
- * free that closed it, unless the ring was full (then: before a later free), so nobody waits for more than
- * the driver's own free would have waited for. Threads:    any thread; takes CUP_LOCK_ORDER, and holds it
- * over records and queries, which don't block.
+ *             free that closed it, unless the ring was full (then: before a later free), so nobody waits for
+ *             more than the driver's own free would have waited for.
+ * Threads:    any thread; takes CUP_LOCK_ORDER, and holds it over records and queries, which don't block.
  */
 #ifndef CUP_SHIM_ORDER_H
 #define CUP_SHIM_ORDER_H

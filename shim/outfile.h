@@ -2,7 +2,8 @@
 /*
  * outfile - the files that we write for the user.
  * What:       names with %p (process id), %h (host name), %q{VAR} (an environment variable) and %% expanded;
- * appending, one write per call, never the program's stdout. Threads:    any thread.
+ *             appending, one write per call, never the program's stdout.
+ * Threads:    any thread.
  */
 #ifndef CUP_SHIM_OUTFILE_H
 #define CUP_SHIM_OUTFILE_H

@@ -4,7 +4,8 @@
  * What:       context -> heap (a new one on demand), address -> heap, and the sum over all.
  * Not here:   what a heap does.
  * Invariants: one live heap per context; a context that ended and one that came after it at the same address
- * are two. Threads:    any thread. Every heap that comes out has been entered; the caller leaves it (heap.h).
+ *             are two.
+ * Threads:    any thread. Every heap that comes out has been entered; the caller leaves it (heap.h).
  */
 #ifndef CUP_SHIM_REGISTRY_H
 #define CUP_SHIM_REGISTRY_H

@@ -2,9 +2,11 @@
 /*
  * route - the one decision "ours or the driver's", for every hooked entry point.
  * What:       cup_route_<symbol> for each row of hook_list.h, with the symbol's own signature: serves the
- * call from the pool or forwards it with the program's arguments. All that preload/ may call. Not here:
- * exporting symbols and answering look-ups (preload/). Manners:    doubt means the driver; a result is always
- * the driver's own code or what it is known to answer. Threads:    any thread.
+ *             call from the pool or forwards it with the program's arguments. All that preload/ may call.
+ * Not here:   exporting symbols and answering look-ups (preload/).
+ * Manners:    doubt means the driver; a result is always the driver's own code or what it is known to
+ *             answer.
+ * Threads:    any thread.
  */
 #ifndef CUP_SHIM_ROUTE_H
 #define CUP_SHIM_ROUTE_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * stat - counters, and the report that CUPOLA_STATS asks for.
- * What:       one relaxed atomic per row of stat_list.h; a summary for people, one line of JSON for programs.
+ * What:       one relaxed atomic per row of stat_list.h; a summary for people, one line of JSON for
+ *             programs.
  * Not here:   the sizes that a pool keeps (allocator/pool.h); the report adds them up.
  * Threads:    any thread.
  */

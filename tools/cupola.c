@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cupola - the command: `cupola VERB …`. A verb is a file of its own.
- * How: argp stops at the first word, which names the verb; the rest belongs to it.
+ * How:        argp stops at the first word, which names the verb; the rest belongs to it.
  */
 #include "tools/tool.h"
 #include <argp.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * doctor - `cupola doctor`: what is there, and with a program: how it reaches CUDA and what the pool did for
- * it. How: from the bottom up: kernel, driver, library, options, program. The parts that need a file of their
- * own are doctor_driver.c and doctor_app.c.
+ * it.
+ * How:        from the bottom up: kernel, driver, library, options, program. The parts that need a file of
+ *             their own are doctor_driver.c and doctor_app.c.
  */
 #define _GNU_SOURCE
 #include "tools/doctor.h"

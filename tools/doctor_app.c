@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * doctor_app - a program: by which doors it reaches CUDA, and what the pool did.
- * How: first its file, then one run under the preload that reports into two files in memory. Which door an
- * allocation came through is not counted: imports and look-ups tell it well enough.
+ * How:        first its file, then one run under the preload that reports into two files in memory. Which
+ *             door an allocation came through is not counted: imports and look-ups tell it well enough.
  */
 #define _GNU_SOURCE
 #include "tools/doctor.h"

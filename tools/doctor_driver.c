@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * doctor_driver - the driver as a program would find it.
- * How: dlopen by the name that every runtime uses. No context: a context costs half a gigabyte of device
- * memory.
+ * How:        dlopen by the name that every runtime uses. No context: a context costs half a gigabyte of
+ *             device memory.
  */
 #define _GNU_SOURCE
 #include "tools/doctor.h"

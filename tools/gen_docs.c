@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gen_docs - prints docs/options.md or docs/stats.md from the LISTs, so that they can't say what the code
- * does not. How: one function a page: the head in prose here, the table from the rows. The pages are
- * committed; a test compares.
+ * does not.
+ * How:        one function a page: the head in prose here, the table from the rows. The pages are committed;
+ *             a test compares.
  */
 #include "shim/conf.h"
 #include "shim/stat_list.h"

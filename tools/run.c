@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * run - `cupola run`: the program with the pool in it, and one line about what the pool did.
- * How: the words become our own environment, which the program inherits. With nothing to say at the end
- * (--quiet) we become the program; else we wait, and read the figures from a file in memory that CUPOLA_STATS
- * names.
+ * How:        the words become our own environment, which the program inherits. With nothing to say at the
+ *             end (--quiet) we become the program; else we wait, and read the figures from a file in memory
+ *             that CUPOLA_STATS names.
  */
 #define _GNU_SOURCE
 #include "shim/conf.h"

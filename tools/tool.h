@@ -3,7 +3,8 @@
  * tool - what the verbs of the command share.
  * What:       exit codes, the verbs, a line on stderr.
  * Not here:   finding the library (library.h), starting a program (launch.h), reading what it reported
- * (report.h). Threads:    none: the tool has one thread.
+ *             (report.h).
+ * Threads:    none: the tool has one thread.
  */
 #ifndef CUP_TOOLS_TOOL_H
 #define CUP_TOOLS_TOOL_H

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * doors - one small program behind each door to the driver: doors-dlsym, -link, -static, -shared.
- * What:       rounds of allocate and fill; every block is checked and hashed on its own stream just
- *             before its free, LIVE rounds later. Prints the mismatches and a hash, exits 1 when there
- *             are any.
+ * What:       rounds of allocate and fill; every block is checked and hashed on its own stream just before
+ *             its free, LIVE rounds later. Prints the mismatches and a hash, exits 1 when there are any.
  * Not here:   times that mean anything; the door itself (dev.c).
  * Invariants: a block's contents depend on its round alone.
  * Threads:    one, four streams.

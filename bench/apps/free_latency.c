@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * free_latency - how long a free takes while a kernel that still writes to the block is in flight, and
- *                whether whoever gets the address next can notice that the free did not wait.
+ * whether whoever gets the address next can notice that the free did not wait.
  * What:       per round: a kernel waits 5 ms on one stream and only then writes the block; the block is
- *             freed at once (timed). Then the same size is asked for until the same address comes back;
- *             its new owner, on another stream, counts the words that the old kernel had not written yet,
- *             fills it, and all is checked at the end.
+ *             freed at once (timed). Then the same size is asked for until the same address comes back; its
+ *             new owner, on another stream, counts the words that the old kernel had not written yet, fills
+ *             it, and all is checked at the end.
  * Not here:   a free's cost with nothing in flight (sweep.c).
- * Invariants: early words (the old kernel had not finished) and overwritten words (it finished later) are
- *             0, or the run fails; it fails too when no address ever came back, for then nothing was
- *             shown.
+ * Invariants: early words (the old kernel had not finished) and overwritten words (it finished later) are 0,
+ *             or the run fails; it fails too when no address ever came back, for then nothing was shown.
  * Threads:    one, two streams.
  */
 #include "bench/dev.h"

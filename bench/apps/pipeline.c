@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pipeline - a program that allocates and frees in every step, on four streams, and never waits for a
- *            free on purpose.
+ * pipeline - a program that allocates and frees in every step, on four streams, and never waits for a free
+ * on purpose.
  * What:       per step: fill a block, copy it to a second one, free the first; check and hash the second,
- *             copy its head back, free it. All is queued; a stream is waited for only before its next
- *             step.
+ *             copy its head back, free it. All is queued; a stream is waited for only before its next step.
  * Not here:   anything that knows about cupola.
- * Invariants: sizes and contents depend on the step alone, so every run must return the same bytes. A
- *             block handed to a new owner too early shows as mismatches, which fail the run.
+ * Invariants: sizes and contents depend on the step alone, so every run must return the same bytes. A block
+ *             handed to a new owner too early shows as mismatches, which fail the run.
  * Threads:    one, four streams.
  */
 #include "bench/dev.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sweep - what an allocation and a free cost by size, with the GPU idle and with a kernel in flight.
- * What:       one CSV row per size (512 B ... 64 MiB) and state, medians; the last lines sum the medians
- *             per state.
+ * What:       one CSV row per size (512 B ... 64 MiB) and state, medians; the last lines sum the medians per
+ *             state.
  * Not here:   threads (pair.c).
  * Invariants: one block per size and state is filled and hashed on the device, so that outputs can be
  *             compared.

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * thrust_loop - an ordinary Thrust program: reductions of 1,000 ints and sorts of 1 Mi ints in a loop.
- *               Each call allocates temporary storage and frees it: the library's own calls, which no
- *               source change reaches.
+ * thrust_loop - an ordinary Thrust program: reductions of 1,000 ints and sorts of 1 Mi ints in a loop. Each
+ * call allocates temporary storage and frees it: the library's own calls, which no source change reaches.
  * What:       the median time of a call after warm-up, and a hash over every byte that the calls return.
  * Not here:   anything that knows about cupola.
  * Invariants: inputs depend on the round alone; copies, fills and hashing are outside the clock.

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_conf - the first byte is a capacity, the rest an environment: entries with a zero byte between.
- * Laws: whatever a row holds, the row takes it again, as the same; a file name is expanded inside its
- * capacity.
+ * fuzz_conf - the first byte is a capacity, the rest an environment: entries with a zero byte between. Laws:
+ * whatever a row holds, the row takes it again, as the same; a file name is expanded inside its capacity.
  */
 #include "shim/conf.h"
 #include "shim/outfile.h"

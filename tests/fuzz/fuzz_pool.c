@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_pool - the bytes are operations on one pool over a fake provider, three bytes each.
- * Laws: no block overlaps one that is live or still in limbo; what is not the base of a live block is
- * refused; the pool's own walk (cup_pool_check) finds nothing; when all is freed and complete, each chunk is
- * one free span, and a trim gives everything back. Failures of the provider and of host memory are
- * operations, too.
+ * fuzz_pool - the bytes are operations on one pool over a fake provider, three bytes each. Laws: no block
+ * overlaps one that is live or still in limbo; what is not the base of a live block is refused; the pool's
+ * own walk (cup_pool_check) finds nothing; when all is freed and complete, each chunk is one free span, and
+ * a trim gives everything back. Failures of the provider and of host memory are operations, too.
  */
 #include "allocator/meta.h"
 #include "allocator/pool.h"

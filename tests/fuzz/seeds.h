@@ -2,7 +2,8 @@
 /*
  * seeds - where a fuzz target starts from.
  * What:       each target makes its own seeds; they are written into the corpus folder, the last word of its
- * command line. Not here:   committed corpora: what fuzzing finds becomes an example in a unit test.
+ *             command line.
+ * Not here:   committed corpora: what fuzzing finds becomes an example in a unit test.
  */
 #ifndef CUP_TESTS_FUZZ_SEEDS_H
 #define CUP_TESTS_FUZZ_SEEDS_H

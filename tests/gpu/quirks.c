@@ -2,9 +2,10 @@
 /*
  * quirks - what the shim relies on, asked of the driver: one line each, codes and yes or no, no times.
  * What:       the output on an H200 is kept as quirks.expected; the software driver must print the same (a
- * CTest), and any real driver is compared by running this there. A line that starts with "probe" is for the
- * record only. Not here:   the pool: this program runs without the preload. Invariants: a spinning kernel is
- * what makes "not complete yet" certain; nothing else is about time.
+ *             CTest), and any real driver is compared by running this there. A line that starts with "probe"
+ *             is for the record only.
+ * Not here:   the pool: this program runs without the preload.
+ * Invariants: a spinning kernel is what makes "not complete yet" certain; nothing else is about time.
  */
 #define _GNU_SOURCE
 #include "bench/dev.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * driver - the few driver calls of the host programs, found as a dlopen+dlsym client finds them.
- * What:       load (dlopen, dlsym, a primary context made current), alloc and free; a failed step
- *             ends the program.
+ * What:       load (dlopen, dlsym, a primary context made current), alloc and free; a failed step ends the
+ *             program.
  * Not here:   anything of cupola's: the programs do not know that they are preloaded.
  * Invariants: softcuda_calls is NULL on a real driver, and only there.
  * Threads:    any thread that has made the context current.

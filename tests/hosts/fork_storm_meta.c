@@ -2,7 +2,7 @@
 /*
  * fork_storm_meta - forks while threads are inside the bookkeeping allocator (storm.h says what must hold).
  * What:       the work is done by threads that come and go, so that a fork also meets jemalloc's list of
- * threads while it is locked: a child that ran jemalloc's thread destructor would wait for ever.
+ *             threads while it is locked: a child that ran jemalloc's thread destructor would wait for ever.
  */
 #define _GNU_SOURCE
 #include "allocator/meta.h"

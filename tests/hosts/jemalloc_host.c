@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * jemalloc_host - a program whose own malloc is jemalloc, with a string of its own and MALLOC_CONF.
- * What:       its settings are in force, its arenas are its own, and our embedded copy does not show
- *             there. Run with MALLOC_CONF=dirty_decay_ms:1234.
+ * What:       its settings are in force, its arenas are its own, and our embedded copy does not show there.
+ *             Run with MALLOC_CONF=dirty_decay_ms:1234.
  */
 #include "driver.h"
 #include <jemalloc/jemalloc.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * meta_account - the bookkeeping allocator against its contract and against jemalloc's statistics.
- * What:       contents, alignment, errno, the live count (a law over seeded sizes), failure at every
- *             N, many threads starting at once; in plain builds the bytes are found in the
- *             statistics of the embedded jemalloc.
+ * What:       contents, alignment, errno, the live count (a law over seeded sizes), failure at every N, many
+ *             threads starting at once; in plain builds the bytes are found in the statistics of the
+ *             embedded jemalloc.
  * Not here:   forks (fork_storm.c), the embedding itself (tests/lint).
  */
 #include "allocator/meta.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * small_stack - the hooks run on a thread with little stack, the process's first allocation (our
- * start) included.
+ * small_stack - the hooks run on a thread with little stack, the process's first allocation (our start)
+ * included.
  * What:       32 KiB, or the least that pthreads allow; static TLS comes out of the same memory.
  */
 #define _GNU_SOURCE

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * storm - 300 forks while two threads are busy with something that takes locks.
- * What:       no child hangs (each has an alarm) and each ends with status 0, whether it leaves at
- *             once, uses the host's heap, or ends its only thread, which runs the thread's
- *             destructors, jemalloc's included.
+ * What:       no child hangs (each has an alarm) and each ends with status 0, whether it leaves at once,
+ *             uses the host's heap, or ends its only thread, which runs the thread's destructors, jemalloc's
+ *             included.
  * Not here:   what the threads do (the caller's churn); a child that uses CUDA: no driver supports that.
  */
 #ifndef CUP_TESTS_HOSTS_STORM_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * wrapped_host - runs under two preloads, cupola and wrap_malloc, in either order.
- * What:       both are in force: the wrapper sees this program's malloc, the pool serves its device
- *             memory, and none of the wrapper's calls came from us.
+ * What:       both are in force: the wrapper sees this program's malloc, the pool serves its device memory,
+ *             and none of the wrapper's calls came from us.
  */
 #define _GNU_SOURCE
 #include "driver.h"

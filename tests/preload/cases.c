@@ -2,8 +2,9 @@
 /*
  * cases - an unmodified driver-level program in many small cases, under the preload on the software driver.
  * What:       cases NAME runs one; each asserts what the program sees (codes, bytes, ranges) and, by the
- * driver's own call counts, that the pool served it. A case that counts nothing of the pool would pass
- * without the preload. Not here:   order under random load (softcuda/detector.c), failing calls (faults.c).
+ *             driver's own call counts, that the pool served it. A case that counts nothing of the pool
+ *             would pass without the preload.
+ * Not here:   order under random load (softcuda/detector.c), failing calls (faults.c).
  * Invariants: exit 0 only when every REQUIRE held and the overlap detector saw nothing.
  */
 #define _GNU_SOURCE

@@ -2,7 +2,9 @@
 /*
  * client - what the driver-level test programs share: a context, kernels, and asking the software driver.
  * What:       linked against libcuda like any -lcuda program, so its calls go through the preload's exported
- * symbols. Not here:   anything of cupola's. Threads:    any thread that has the context current.
+ *             symbols.
+ * Not here:   anything of cupola's.
+ * Threads:    any thread that has the context current.
  */
 #ifndef CUP_TESTS_PRELOAD_CLIENT_H
 #define CUP_TESTS_PRELOAD_CLIENT_H

@@ -2,8 +2,8 @@
 /*
  * probe - a small program whose one line of output shows what each option changes. options.sh compares it.
  * What:       calls: driver allocations for 100 pairs of 4 KiB; waited: whether a free waited for a running
- * kernel; own: whether a 4 KiB block has a driver allocation of its own; kept: whether freed 8 MiB blocks are
- * still held after a later miss.
+ *             kernel; own: whether a 4 KiB block has a driver allocation of its own; kept: whether freed 8
+ *             MiB blocks are still held after a later miss.
  */
 #define _GNU_SOURCE
 #include "tests/preload/client.h"

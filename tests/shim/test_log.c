@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_log - levels, files, the limit, manners.
- * How: level, file and count are the process's, so each example runs in a forked child whose stdout and
- * stderr are files in memory.
+ * How:        level, file and count are the process's, so each example runs in a forked child whose stdout
+ *             and stderr are files in memory.
  */
 #define _GNU_SOURCE
 #include "tests/support/unit.h"

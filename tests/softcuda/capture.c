@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * capture - captures in progress, and what disturbs them.
- * Which call disturbs which capture is measured (H200, driver 580): a context record or synchronisation
- * disturbs every mode; a potentially unsafe call the global and thread-local ones, by the rules of
- * cuThreadExchangeStreamCaptureMode.
+ * capture - captures in progress, and what disturbs them. Which call disturbs which capture is measured
+ * (H200, driver 580): a context record or synchronisation disturbs every mode; a potentially unsafe call the
+ * global and thread-local ones, by the rules of cuThreadExchangeStreamCaptureMode.
  *
  * Not modelled: the node handles of cuStreamGetCaptureInfo (none are returned), edges with data.
  */

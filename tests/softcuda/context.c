@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * context - contexts, primary ones, and the stack of current ones that each thread has.
- * Context objects are never freed, so that a stale handle answers CONTEXT_IS_DESTROYED; a primary context
- * comes back under the same handle with a new id.
+ * context - contexts, primary ones, and the stack of current ones that each thread has. Context objects are
+ * never freed, so that a stale handle answers CONTEXT_IS_DESTROYED; a primary context comes back under the
+ * same handle with a new id.
  */
 #include "driver.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * control - the frame of every entry point, and what tests hold: counts, injected failures, limits.
- * The order of the checks: the end of the process, injected failures, cuInit and fork (nothing may be
- * touched then), host functions, the context, its sticky error, captures.
+ * control - the frame of every entry point, and what tests hold: counts, injected failures, limits. The
+ * order of the checks: the end of the process, injected failures, cuInit and fork (nothing may be touched
+ * then), host functions, the context, its sticky error, captures.
  *
  * Locks: SC_FREE rows take none, so that they answer in a forked child and inside a loader.
  */

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copy - copies and sets, one-dimensional and pitched.
- * What waits is as natively: a synchronous copy with host memory on a side waits; between device addresses,
- * and a set, it does not. An asynchronous copy from pageable memory takes its bytes before it returns, one to
- * pageable memory waits.
+ * copy - copies and sets, one-dimensional and pitched. What waits is as natively: a synchronous copy with
+ * host memory on a side waits; between device addresses, and a set, it does not. An asynchronous copy from
+ * pageable memory takes its bytes before it returns, one to pageable memory waits.
  */
 #include "driver.h"
 #include <stdlib.h>

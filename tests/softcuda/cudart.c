@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cudart - a stand-in libcudart.so.13, for our test programs: the real one verifies its driver.
- * It reaches the driver as the real one does: dlopen("libcuda.so.1"), one dlsym of a driver name, which is
+ * cudart - a stand-in libcudart.so.13, for our test programs: the real one verifies its driver. It reaches
+ * the driver as the real one does: dlopen("libcuda.so.1"), one dlsym of a driver name, which is
  * cuGetProcAddress_v2, then every look-up of lookup_list.h, in order. cudaMalloc arrives as cuMemAlloc_v2.
  * Every block that it hands out is announced to the overlap detector, where the driver has one.
  *

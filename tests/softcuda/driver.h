@@ -2,8 +2,8 @@
 /*
  * driver - what the files of the software driver share.
  * What:       its objects, its one lock, the frame of an entry point. One noun per .c file.
- * Invariants: operations of a queue start in order, one at a time; an operation starts only when all that
- *             it depends on is done. The unfinished list is in the order of submission.
+ * Invariants: operations of a queue start in order, one at a time; an operation starts only when all that it
+ *             depends on is done. The unfinished list is in the order of submission.
  * Threads:    everything is guarded by sc.lock unless said; SC_ENTER takes it. No work runs under it.
  */
 #ifndef SOFTCUDA_DRIVER_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * graph - what a capture leaves: nodes in the order in which they were captured.
- * That order respects their dependencies. A launch submits them to one stream in that order; that
- * independent nodes may run side by side is not modelled. An executable is a copy of its graph. Graphs are
- * made by capture; the calls that add nodes are stubs.
+ * graph - what a capture leaves: nodes in the order in which they were captured. That order respects their
+ * dependencies. A launch submits them to one stream in that order; that independent nodes may run side by
+ * side is not modelled. An executable is a copy of its graph. Graphs are made by capture; the calls that add
+ * nodes are stubs.
  */
 #include "driver.h"
 #include <stdlib.h>

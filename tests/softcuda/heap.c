@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * heap - device memory: one reservation a device, nothing readable but what is live.
- * Taken in slots of 2 MiB. An allocation of 2 MiB or more has slots of its own; a smaller one is cut from a
- * shared slot on 512 bytes, as the driver does. Fresh slots are zero; freed small ranges keep their mapping
- * and are filled with POISON; freed slots are unreadable again.
+ * heap - device memory: one reservation a device, nothing readable but what is live. Taken in slots of 2
+ * MiB. An allocation of 2 MiB or more has slots of its own; a smaller one is cut from a shared slot on 512
+ * bytes, as the driver does. Fresh slots are zero; freed small ranges keep their mapping and are filled with
+ * POISON; freed slots are unreadable again.
  */
 #include "driver.h"
 #include <stdlib.h>

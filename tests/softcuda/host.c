@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * host - pinned host memory, which is host memory with an entry in a list.
- * A free waits for the context, as the device's does.
+ * host - pinned host memory, which is host memory with an entry in a list. A free waits for the context, as
+ * the device's does.
  */
 #include "driver.h"
 #include <stdlib.h>

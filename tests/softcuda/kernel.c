@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kernel - the built-in kernels, as host functions.
- * Under ThreadSanitizer they are instrumented like everything else: operations that the driver orders are
- * ordered by its lock, so a report means that a program let two of them touch the same bytes at the same
- * time.
+ * kernel - the built-in kernels, as host functions. Under ThreadSanitizer they are instrumented like
+ * everything else: operations that the driver orders are ordered by its lock, so a report means that a
+ * program let two of them touch the same bytes at the same time.
  */
 #include "driver.h"
 #include "pattern.h"

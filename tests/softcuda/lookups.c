@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lookups - replays the look-ups that the real runtime library makes, through the door that it uses.
- * Usage: lookups [hooked names...]
- * Prints a line for each. A look-up whose answer lies outside libcuda.so.1 has been taken over. With names:
- * the look-ups of these names must be taken over, at every version and flag, and no others; without: none.
- * Exit code 0, or 1 when something is wrong.
+ * lookups - replays the look-ups that the real runtime library makes, through the door that it uses. Usage:
+ * lookups [hooked names...] Prints a line for each. A look-up whose answer lies outside libcuda.so.1 has
+ * been taken over. With names: the look-ups of these names must be taken over, at every version and flag,
+ * and no others; without: none. Exit code 0, or 1 when something is wrong.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

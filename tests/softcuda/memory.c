@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory - allocation calls. A free waits for everything submitted to the context before it (measured: a 5 ms
- * kernel in flight, the free takes 5 ms; other contexts are not waited for); an allocation does not wait.
+ * memory - allocation calls. A free waits for everything submitted to the context before it (measured: a 5
+ * ms kernel in flight, the free takes 5 ms; other contexts are not waited for); an allocation does not wait.
  */
 #include "driver.h"
 

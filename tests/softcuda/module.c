@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * module - images, functions and launches. An image is the text "softcuda\n", then names of built-in kernels,
- * one a line (none: all of them). Any other image is refused.
+ * module - images, functions and launches. An image is the text "softcuda\n", then names of built-in
+ * kernels, one a line (none: all of them). Any other image is refused.
  */
 #include "driver.h"
 #include <stdlib.h>

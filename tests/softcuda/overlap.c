@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * overlap - the detector: does memory change hands while an operation of the old owner is in flight?
- * Every claim starts a new generation of its range. An operation takes the generations of the ranges that
- * it touches when it is submitted. A violation is an operation that begins while an unfinished one of an
- * older generation touches the same bytes. That both only read makes no difference: the order that a free
- * gives was not kept.
+ * overlap - the detector: does memory change hands while an operation of the old owner is in flight? Every
+ * claim starts a new generation of its range. An operation takes the generations of the ranges that it
+ * touches when it is submitted. A violation is an operation that begins while an unfinished one of an older
+ * generation touches the same bytes. That both only read makes no difference: the order that a free gives
+ * was not kept.
  *
  * Cost: only operations submitted before the newest claim on a range can be older than it, so the walk over
  * the unfinished ones ends there.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pointer - what the driver says of an address, and legacy IPC handles.
- * IPC: a handle names the allocation, so that an interior address gives the handle of its base (measured).
- * Opening one is not modelled yet: NOT_SUPPORTED.
+ * pointer - what the driver says of an address, and legacy IPC handles. IPC: a handle names the allocation,
+ * so that an interior address gives the handle of its base (measured). Opening one is not modelled yet:
+ * NOT_SUPPORTED.
  */
 #include "driver.h"
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * procaddr - cuGetProcAddress in both ABIs, over the LISTs of entry points and stubs.
- * One name is kept at several ABI versions, each with its own symbol; the newest that is not newer than the
- * asked one answers. Flag 2 asks for per-thread default streams: names that have such a twin answer with it,
- * the others as without the flag.
+ * procaddr - cuGetProcAddress in both ABIs, over the LISTs of entry points and stubs. One name is kept at
+ * several ABI versions, each with its own symbol; the newest that is not newer than the asked one answers.
+ * Flag 2 asks for per-thread default streams: names that have such a twin answer with it, the others as
+ * without the flag.
  */
 #include "driver.h"
 #include "stubs.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * queue - operations in order, each queue on a thread of its own.
- * A queue's thread is started by the first operation and ends when it has been idle for IDLE_MS. An
- * operation starts when it is the head of its queue and all that it depends on is done, after a random
- * delay. The lock is released for the delay and for the work. A closed queue lives on until it is drained:
- * the handle of its stream may already name another queue.
+ * queue - operations in order, each queue on a thread of its own. A queue's thread is started by the first
+ * operation and ends when it has been idle for IDLE_MS. An operation starts when it is the head of its queue
+ * and all that it depends on is done, after a random delay. The lock is released for the delay and for the
+ * work. A closed queue lives on until it is drained: the handle of its stream may already name another
+ * queue.
  *
  * The legacy stream: its operations depend on the newest one of every blocking queue, and theirs on its.
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * softcuda - control of the software driver, for tests.
- * What:       counts, injected failures, limits, the overlap detector: exported by the software libcuda.so.1.
+ * What:       counts, injected failures, limits, the overlap detector: exported by the software
+ *             libcuda.so.1.
  * Not here:   the CUDA API (cuda.h), claim.h for programs that also run on a real driver, pattern.h.
  * Threads:    any thread.
  *

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stream - handles: a stream is a queue and what the program knows of it.
- * A destroyed handle is the next one handed out, while the old queue may still be draining: the new stream is
- * not ordered behind it (measured on hardware: 200 of 200).
+ * stream - handles: a stream is a queue and what the program knows of it. A destroyed handle is the next one
+ * handed out, while the old queue may still be draining: the new stream is not ordered behind it (measured
+ * on hardware: 200 of 200).
  */
 #include "driver.h"
 #include <stdlib.h>

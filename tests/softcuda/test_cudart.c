@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_cudart - the stand-in runtime library: how it reaches the driver, and the edges that programs lean on.
+ * test_cudart - the stand-in runtime library: how it reaches the driver, and the edges that programs lean
+ * on.
  */
 #define _GNU_SOURCE
 #include <cuda_runtime_api.h>

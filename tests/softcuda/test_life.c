@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_life - what the software driver answers before it starts, without a context, in a forked child, and at
- * the end. A plain program: each of these is a state of the whole process.
+ * test_life - what the software driver answers before it starts, without a context, in a forked child, and
+ * at the end. A plain program: each of these is a state of the whole process.
  */
 #include <cuda.h>
 #include <stdio.h>

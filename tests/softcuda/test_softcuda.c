@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_softcuda - the driver itself: error codes, what waits, order, events, captures, look-ups.
- * Where a value was measured on hardware the test says "measured". Time appears only as "not before": an
- * event must not be complete while a kernel waits for a flag that the test holds.
+ * test_softcuda - the driver itself: error codes, what waits, order, events, captures, look-ups. Where a
+ * value was measured on hardware the test says "measured". Time appears only as "not before": an event must
+ * not be complete while a kernel waits for a flag that the test holds.
  */
 #define _GNU_SOURCE
 #include <cuda.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * work - what one operation does, apart from when: copies, sets, kernels, host functions.
- * A range that is not wholly inside a live allocation when the operation begins is an illegal address (700),
- * as on the device.
+ * work - what one operation does, apart from when: copies, sets, kernels, host functions. A range that is
+ * not wholly inside a live allocation when the operation begins is an illegal address (700), as on the
+ * device.
  */
 #include "driver.h"
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wrong_shim - a preload that is wrong on purpose: freed memory is handed out at once, without order.
- * The overlap detector must catch it (detector.c); a detector that never fires proves nothing.
- * Doors: exported symbols and cuGetProcAddress. Memory is never given back.
+ * wrong_shim - a preload that is wrong on purpose: freed memory is handed out at once, without order. The
+ * overlap detector must catch it (detector.c); a detector that never fires proves nothing. Doors: exported
+ * symbols and cuGetProcAddress. Memory is never given back.
  */
 #define _GNU_SOURCE
 #include <cuda.h>

@@ -2,8 +2,8 @@
 /*
  * fake_provider - a provider over plain numbers.
  * What:       hands out address ranges that nothing backs, takes them back and hands the same out again;
- *             counts, runs out of memory, fails the Nth call. A release that does not match a reservation
- *             is counted as a fault.
+ *             counts, runs out of memory, fails the Nth call. A release that does not match a reservation is
+ *             counted as a fault.
  * Threads:    any thread. The fields for the test's own use are read and written while nobody else calls.
  */
 #ifndef CUP_TESTS_FAKE_PROVIDER_H

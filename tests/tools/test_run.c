@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_run - `cupola run` and the command's own manners.
- * How: where the preload must not be real (a sanitized library can't enter a shell), any other library stands
- * in.
+ * How:        where the preload must not be real (a sanitized library can't enter a shell), any other
+ *             library stands in.
  */
 #define _GNU_SOURCE
 #include "tests/support/unit.h"

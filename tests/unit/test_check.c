@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check - a checker that finds nothing proves nothing: each row breaks one invariant of a healthy pool
- * from inside, expects it to be named, and mends it again.
+ * check - a checker that finds nothing proves nothing: each row breaks one invariant of a healthy pool from
+ * inside, expects it to be named, and mends it again.
  */
 #include <string.h>
 
