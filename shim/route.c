@@ -104,20 +104,25 @@ CUresult cup_route_cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
 
 /* ---- queries ---- */
 
+/* What the program has freed and we still hold is free memory: natively it would be. NULL outputs are fine (measured). */
 CUresult cup_route_cuMemGetInfo_v2(size_t *free, size_t *total)
 {
-    CUresult result = cup_drv.cuMemGetInfo_v2(free, total);
+    size_t free_bytes, total_bytes;
+    CUresult result = cup_drv.cuMemGetInfo_v2(&free_bytes, &total_bytes);
     CUdevice device;
 
-    if (result != CUDA_SUCCESS || !free || !total || !cup_gate_enter(false))
+    if (result != CUDA_SUCCESS)
         return result;
-    if (cup_drv.cuCtxGetDevice(&device) == CUDA_SUCCESS) {
-        uint64_t reusable = cup_registry_reusable_bytes(device);
-
-        *free = reusable < *total - *free ? *free + reusable : *total;
+    if (cup_gate_enter(false)) {
+        if (cup_drv.cuCtxGetDevice(&device) == CUDA_SUCCESS)
+            free_bytes += cup_registry_reusable_bytes(device);
+        cup_gate_leave();
     }
-    cup_gate_leave();
-    return result;
+    if (free)
+        *free = free_bytes < total_bytes ? free_bytes : total_bytes;
+    if (total)
+        *total = total_bytes;
+    return CUDA_SUCCESS;
 }
 
 CUresult cup_route_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr dptr)

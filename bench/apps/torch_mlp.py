@@ -6,7 +6,7 @@ an allocation of the driver; without it PyTorch's own pool serves them.
 import passes
 
 STEPS = 50
-BATCH, INPUT, HIDDEN, OUTPUT = 512, 784, 1024, 10
+BATCH, INPUT, HIDDEN, DEPTH, OUTPUT = 512, 784, 1024, 3, 10
 
 
 def train(torch):
@@ -14,8 +14,11 @@ def train(torch):
 
     def run_pass(clock, outputs):
         torch.manual_seed(3)
-        layers = [nn.Linear(INPUT, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, OUTPUT)]
-        model = nn.Sequential(*layers).cuda()
+        layers, width = [], INPUT
+        for _ in range(DEPTH):
+            layers += [nn.Linear(width, HIDDEN), nn.BatchNorm1d(HIDDEN), nn.ReLU(), nn.Dropout(0.1)]
+            width = HIDDEN
+        model = nn.Sequential(*layers, nn.Linear(width, OUTPUT)).cuda()
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
         x = torch.randn(BATCH, INPUT, device="cuda")
         target = torch.randint(OUTPUT, (BATCH,), device="cuda")

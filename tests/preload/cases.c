@@ -98,6 +98,8 @@ static void free_memory(void)
     REQUIRE(cuMemGetInfo(&after, &total) == CUDA_SUCCESS);
     REQUIRE(after <= total && after + (1 << 20) > before);
     REQUIRE(softcuda_calls("cuMemFree_v2") == 0); /* held by the pool, free to the program */
+    REQUIRE(cuMemGetInfo(&before, NULL) == CUDA_SUCCESS && before == after);
+    REQUIRE(cuMemGetInfo(NULL, &before) == CUDA_SUCCESS && before == total);
 }
 
 static void foreign(void)

@@ -33,14 +33,17 @@ static void take_by_getproc(const char *resolver, int has_status)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW), *alloc_symbol = NULL, *free_symbol = NULL;
     void *found = dlsym(driver, resolver);
-    int (*with_status)(const char *, void **, int, cuuint64_t, int *) = (int (*)(const char *, void **, int, cuuint64_t, int *))found;
-    int (*without)(const char *, void **, int, cuuint64_t) = (int (*)(const char *, void **, int, cuuint64_t))found;
+    int (*with_status)(const char *, void **, int, cuuint64_t, int *) =
+        (int (*)(const char *, void **, int, cuuint64_t, int *))found;
+    int (*without)(const char *, void **, int, cuuint64_t) =
+        (int (*)(const char *, void **, int, cuuint64_t))found;
     int status = -1;
 
     REQUIRE(found);
     if (has_status) {
         REQUIRE(with_status("cuMemAlloc", &alloc_symbol, 3020, 0, &status) == 0 && status == 0);
-        REQUIRE(with_status("cuMemFree", &free_symbol, 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, NULL) == 0);
+        REQUIRE(with_status("cuMemFree", &free_symbol, 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
+                            NULL) == 0);
         REQUIRE(with_status("cuNoSuchThing", &found, 13000, 0, &status) != 0 || !found);
     } else {
         REQUIRE(without("cuMemAlloc", &alloc_symbol, 3020, 0) == 0);
