@@ -473,20 +473,23 @@ static void end_life_locked(cup_pool_fields_t *f, place_t place)
         place.span->state = CUP_SPAN_LIMBO;
 }
 
-cup_status_t cup_pool_free(cup_pool_t *pool, cup_addr_t addr, cup_point_t stamp)
+cup_status_t cup_pool_free(cup_pool_t *pool, cup_addr_t addr, cup_point_t stamp, uint64_t *out_occupied_bytes)
 {
     cup_pool_fields_t *f = &pool->f;
     place_t place;
     cup_lock_acquire(&pool->lock);
     bool is_found = find_base_locked(pool, addr, &place);
     if (is_found) {
+        uint64_t bytes = occupied_bytes(place);
+        if (out_occupied_bytes)
+            *out_occupied_bytes = bytes;
         end_life_locked(f, place);
         if (stamp == 0) {
             settle_locked(f, place);
         } else {
             cup_limbo_push(&f->limbo, addr, stamp);
             f->stat.limbo_blocks++;
-            f->stat.limbo_bytes += occupied_bytes(place);
+            f->stat.limbo_bytes += bytes;
         }
     }
     cup_lock_release(&pool->lock);

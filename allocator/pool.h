@@ -74,9 +74,11 @@ cup_status_t cup_pool_grow(cup_pool_t *pool, uint64_t size_bytes, bool is_tight,
 
 /*
  * Frees the block that starts exactly at addr: it waits in limbo until complete(>= stamp). Never allocates.
- * Errors: CUP_ERR_NOT_FOUND (interior, already free, foreign); nothing changed then.
+ * *out_occupied_bytes (NULL is fine) is its size as rounded. Errors: CUP_ERR_NOT_FOUND (interior, already free,
+ * foreign); nothing changed then.
  */
-cup_status_t cup_pool_free(cup_pool_t *pool, cup_addr_t addr, cup_point_t stamp);
+cup_status_t cup_pool_free(cup_pool_t *pool, cup_addr_t addr, cup_point_t stamp,
+                           uint64_t *out_occupied_bytes);
 
 /* Order points up to completed have completed: their blocks leave limbo. Returns how many. Monotone in
  * completed. */

@@ -168,15 +168,6 @@ static void note_error(cup_heap_t *heap, CUresult result)
 }
 
 /* A context's end is sticky, so an error counts only when the same call meets it twice. */
-static CUresult close_point(cup_heap_t *heap, cup_point_t *out_stamp)
-{
-    CUresult result = cup_order_close(heap->order, out_stamp);
-
-    if (result != CUDA_SUCCESS && !is_passing(result))
-        result = cup_order_close(heap->order, out_stamp);
-    return result;
-}
-
 static CUresult poll_points(cup_heap_t *heap, cup_point_t *out_completed)
 {
     CUresult result = cup_order_poll(heap->order, out_completed);
@@ -249,22 +240,23 @@ static bool alloc_by_waiting(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *
 /* Out of memory: everything that the GPU still has of ours, point by point. */
 static bool alloc_by_draining(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr)
 {
-    for (;;) {
-        cup_point_t oldest = cup_pool_oldest_stamp(heap->pool);
-        CUresult result;
+    cup_point_t oldest;
 
-        if (oldest == 0)
-            return false;
-        result = cup_order_wait(heap->order, oldest);
+    collect(heap); /* closes the open point, unless a capture is in progress */
+    while ((oldest = cup_pool_oldest_stamp(heap->pool)) != 0) {
+        CUresult result = cup_order_wait(heap->order, oldest);
+
         if (result != CUDA_SUCCESS) {
-            note_error(heap, result);
+            if (result != CUDA_ERROR_NOT_READY)
+                note_error(heap, result);
             return false;
         }
         if (collect(heap) == 0)
-            return false; /* not recorded yet (a capture is in progress): nothing to wait for */
+            return false; /* the point is still open: nothing to wait for */
         if (alloc_from_pool(heap, size_bytes, out_addr))
             return true;
     }
+    return false;
 }
 
 /* Out of memory: give back, a little, then all of this device, growing as tightly as the request allows. */
@@ -324,25 +316,34 @@ bool cup_heap_alloc(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr)
     return is_usable(heap) && alloc_by_growing(heap, size_bytes, out_addr);
 }
 
+/* Counts the block against the open point. An error is the context's: its blocks stay in limbo for good. */
+static CUresult note_freed(cup_heap_t *heap, uint64_t size_bytes)
+{
+    CUresult result = cup_order_freed(heap->order, size_bytes, heap->is_sync);
+
+    if (result != CUDA_SUCCESS && !is_passing(result))
+        result = cup_order_freed(heap->order, 0, true);
+    if (result != CUDA_SUCCESS)
+        note_error(heap, result);
+    return is_passing(result) ? CUDA_SUCCESS : result;
+}
+
 CUresult cup_heap_free(cup_heap_t *heap, cup_addr_t addr)
 {
-    CUresult broken = (CUresult)atomic_load_explicit(&heap->broken, memory_order_relaxed);
+    CUresult result = (CUresult)atomic_load_explicit(&heap->broken, memory_order_relaxed);
     cup_point_t stamp;
-    CUresult result;
+    uint64_t bytes;
 
-    if (broken != CUDA_SUCCESS)
-        return broken;
-    result = close_point(heap, &stamp);
-    if (result != CUDA_SUCCESS) {
-        note_error(heap, result);
+    if (result != CUDA_SUCCESS)
         return result;
-    }
-    if (cup_pool_free(heap->pool, addr, stamp) != CUP_OK) {
+    stamp = cup_order_open(heap->order);
+    if (cup_pool_free(heap->pool, addr, stamp, &bytes) != CUP_OK) {
         CUP_STAT_ADD(bad_frees, 1);
         return CUDA_ERROR_INVALID_VALUE; /* measured: double, interior and unknown alike */
     }
     CUP_STAT_ADD(pool_frees, 1);
-    if (heap->is_sync)
+    result = note_freed(heap, bytes);
+    if (result == CUDA_SUCCESS && heap->is_sync)
         result = cup_order_wait(heap->order, stamp);
     return result;
 }

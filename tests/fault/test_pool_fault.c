@@ -85,13 +85,13 @@ static const char *step(run_t *run, cup_point_t now)
     size_t pick = cup_rng_below(&run->rng, run->blocks);
     cup_addr_t addr = run->block[pick];
     run->block[pick] = run->block[--run->blocks];
-    return cup_pool_free(run->pool, addr, now) == CUP_OK ? NULL : "a live block cannot be freed";
+    return cup_pool_free(run->pool, addr, now, NULL) == CUP_OK ? NULL : "a live block cannot be freed";
 }
 
 static const char *finish(run_t *run)
 {
     for (size_t i = 0; i < run->blocks; i++)
-        if (cup_pool_free(run->pool, run->block[i], STEPS + 1) != CUP_OK)
+        if (cup_pool_free(run->pool, run->block[i], STEPS + 1, NULL) != CUP_OK)
             return "a live block cannot be freed in the end";
     cup_pool_complete(run->pool, CUP_POINT_MAX);
     const char *broken = cup_pool_check_empty(run->pool);

@@ -90,11 +90,12 @@ static void do_free(model_t *model, uint8_t a, uint8_t b)
     if (!block)
         return;
     if (block->stamp) {
-        FUZZ_CHECK(cup_pool_free(model->pool, block->addr, 1) == CUP_ERR_NOT_FOUND, "freed twice");
+        FUZZ_CHECK(cup_pool_free(model->pool, block->addr, 1, NULL) == CUP_ERR_NOT_FOUND, "freed twice");
         return;
     }
     block->stamp = ++model->recorded;
-    FUZZ_CHECK(cup_pool_free(model->pool, block->addr, block->stamp) == CUP_OK, "a live block is refused");
+    FUZZ_CHECK(cup_pool_free(model->pool, block->addr, block->stamp, NULL) == CUP_OK,
+               "a live block is refused");
 }
 
 static void do_misuse(model_t *model, uint8_t a, uint8_t b)
@@ -104,7 +105,8 @@ static void do_misuse(model_t *model, uint8_t a, uint8_t b)
     addr += model->count && b % 2 == 0 && model->block[a % model->count].size_bytes > 1 ? 1 : 0;
     if (addr % 512 == 0) /* a base: that would be a free */
         return;
-    FUZZ_CHECK(cup_pool_free(model->pool, addr, 1) == CUP_ERR_NOT_FOUND, "an interior address is freed");
+    FUZZ_CHECK(cup_pool_free(model->pool, addr, 1, NULL) == CUP_ERR_NOT_FOUND,
+               "an interior address is freed");
 }
 
 static void forget_up_to(model_t *model, cup_point_t completed)
@@ -195,7 +197,7 @@ static void empty_pool(model_t *model)
     cup_meta_fail_nth(0);
     for (size_t i = 0; i < model->count; i++)
         if (model->block[i].stamp == 0)
-            FUZZ_CHECK(cup_pool_free(model->pool, model->block[i].addr, ++model->recorded) == CUP_OK,
+            FUZZ_CHECK(cup_pool_free(model->pool, model->block[i].addr, ++model->recorded, NULL) == CUP_OK,
                        "not freed");
     cup_pool_complete(model->pool, CUP_POINT_MAX);
     check_pool(model);

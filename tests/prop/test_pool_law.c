@@ -109,7 +109,7 @@ static void do_free(law_t *law, size_t i)
     bool is_live = block->stamp == 0;
     cup_point_t stamp = cup_rng_below(&law->rng, 8) ? law->open : cup_rng_below(&law->rng, law->open + 1);
     law->open += cup_rng_below(&law->rng, 4) == 0;
-    CHECK_EQ(cup_pool_free(law->pool, block->addr, stamp), is_live ? CUP_OK : CUP_ERR_NOT_FOUND);
+    CHECK_EQ(cup_pool_free(law->pool, block->addr, stamp, NULL), is_live ? CUP_OK : CUP_ERR_NOT_FOUND);
     if (!is_live)
         return;
     law->live_bytes -= block->size_bytes;
@@ -125,7 +125,7 @@ static void do_wrong_free(law_t *law, const block_t *block)
     for (size_t i = 0; i < law->blocks; i++)
         if (law->block[i].addr == block->addr + off)
             return;
-    CHECK_EQ(cup_pool_free(law->pool, block->addr + off, law->open), CUP_ERR_NOT_FOUND);
+    CHECK_EQ(cup_pool_free(law->pool, block->addr + off, law->open, NULL), CUP_ERR_NOT_FOUND);
     CHECK_EQ(cup_pool_surrender(law->pool, block->addr + off), CUP_ERR_NOT_FOUND);
 }
 
@@ -201,7 +201,7 @@ static void finish(law_t *law)
 {
     for (size_t i = 0; i < law->blocks; i++)
         if (law->block[i].stamp == 0)
-            CHECK_EQ(cup_pool_free(law->pool, law->block[i].addr, law->open), CUP_OK);
+            CHECK_EQ(cup_pool_free(law->pool, law->block[i].addr, law->open, NULL), CUP_OK);
     cup_pool_complete(law->pool, CUP_POINT_MAX);
     CHECK_EQ(cup_pool_oldest_stamp(law->pool), 0);
     CHECK_SOUND(cup_pool_check_empty(law->pool));
@@ -328,7 +328,7 @@ static const char *worker_free(worker_t *worker, block_t *block)
     block->size_bytes = 0;
     if (broken)
         return broken;
-    return cup_pool_free(worker->shadow->pool, block->addr, stamp) == CUP_OK ? NULL : "a free failed";
+    return cup_pool_free(worker->shadow->pool, block->addr, stamp, NULL) == CUP_OK ? NULL : "a free failed";
 }
 
 static const char *worker_look(worker_t *worker, const block_t *block)
@@ -451,7 +451,7 @@ TEST(pool_law, look_ups_survive_the_end_of_pools)
             CHECK_EQ(cup_pool_grow(pool, cup_rng_size(&rng, 23), true, &addr), CUP_OK);
             atomic_store(&watcher.addr, addr);
             if (cup_rng_below(&rng, 2))
-                CHECK_EQ(cup_pool_free(pool, addr, 0), CUP_OK);
+                CHECK_EQ(cup_pool_free(pool, addr, 0, NULL), CUP_OK);
             cup_pool_trim(pool, cup_rng_below(&rng, 2) * CUP_MIB);
         }
         CHECK_SOUND(cup_pool_check(pool));

@@ -96,9 +96,9 @@ static void set_up(patient_t *p)
     p->hole = p->block->prev;
     p->dedicated = cup_spanmap_chunk(grow(p->pool, 4 * CUP_MIB))->first;
     p->cached = cup_spanmap_chunk(grow(p->pool, 6 * CUP_MIB))->first;
-    CHECK_EQ(cup_pool_free(p->pool, p->cached->base, 0), CUP_OK);
-    CHECK_EQ(cup_pool_free(p->pool, p->limbo[0], 3), CUP_OK);
-    CHECK_EQ(cup_pool_free(p->pool, p->limbo[1], 4), CUP_OK);
+    CHECK_EQ(cup_pool_free(p->pool, p->cached->base, 0, NULL), CUP_OK);
+    CHECK_EQ(cup_pool_free(p->pool, p->limbo[0], 3, NULL), CUP_OK);
+    CHECK_EQ(cup_pool_free(p->pool, p->limbo[1], 4, NULL), CUP_OK);
     CHECK_SOUND(cup_pool_check(p->pool));
 }
 
@@ -128,9 +128,9 @@ TEST(check, an_empty_pool_is_one_that_holds_nothing)
     patient_t p;
     set_up(&p);
     CHECK(cup_pool_check_empty(p.pool));
-    CHECK_EQ(cup_pool_free(p.pool, p.slab->base, 4), CUP_OK);
-    CHECK_EQ(cup_pool_free(p.pool, p.dedicated->base, 4), CUP_OK);
-    CHECK_EQ(cup_pool_free(p.pool, p.block->base, 5), CUP_OK);
+    CHECK_EQ(cup_pool_free(p.pool, p.slab->base, 4, NULL), CUP_OK);
+    CHECK_EQ(cup_pool_free(p.pool, p.dedicated->base, 4, NULL), CUP_OK);
+    CHECK_EQ(cup_pool_free(p.pool, p.block->base, 5, NULL), CUP_OK);
     cup_pool_complete(p.pool, 4);
     CHECK(cup_pool_check_empty(p.pool));
     cup_pool_complete(p.pool, 5);

@@ -64,7 +64,7 @@ TEST(pool, starts_empty_and_misses)
     CHECK_EQ(cup_pool_grow(pool, UINT64_MAX, false, &addr), CUP_ERR_INVALID);
     CHECK_EQ(cup_pool_grow(pool, UINT64_MAX - CUP_CHUNK_ALIGN, true, &addr), CUP_ERR_INVALID);
     CHECK_EQ(cup_pool_grow(pool, UINT64_MAX / 2, true, &addr), CUP_ERR_OOM);
-    CHECK_EQ(cup_pool_free(pool, CUP_GIB, 1), CUP_ERR_NOT_FOUND);
+    CHECK_EQ(cup_pool_free(pool, CUP_GIB, 1, NULL), CUP_ERR_NOT_FOUND);
     CHECK_EQ(addr, 77);
     CHECK_EQ(fake.reserves, 1);
     destroy(pool);
@@ -76,7 +76,7 @@ TEST(pool, a_freed_block_waits_for_its_stamp)
     for (int i = 0; i < 3; i++) {
         cup_pool_t *pool = create(CUP_GIB);
         cup_addr_t addr = must_alloc(pool, sizes[i]);
-        CHECK_EQ(cup_pool_free(pool, addr, 5), CUP_OK);
+        CHECK_EQ(cup_pool_free(pool, addr, 5, NULL), CUP_OK);
         CHECK_EQ(cup_pool_oldest_stamp(pool), 5);
         CHECK_EQ(stat_of(pool).limbo_blocks, 1);
         CHECK(stat_of(pool).limbo_bytes >= sizes[i]);
@@ -87,12 +87,12 @@ TEST(pool, a_freed_block_waits_for_its_stamp)
         CHECK_EQ(cup_pool_complete(pool, 5), 1);
         CHECK_EQ(cup_pool_oldest_stamp(pool), 0);
         CHECK_EQ(must_alloc(pool, sizes[i]), addr);
-        CHECK_EQ(cup_pool_free(pool, addr, 0), CUP_OK);
+        CHECK_EQ(cup_pool_free(pool, addr, 0, NULL), CUP_OK);
         CHECK_EQ(stat_of(pool).limbo_blocks, 0);
         CHECK_EQ(must_alloc(pool, sizes[i]), addr);
         CHECK_SOUND(cup_pool_check(pool));
-        cup_pool_free(pool, addr, 0);
-        cup_pool_free(pool, other, 0);
+        cup_pool_free(pool, addr, 0, NULL);
+        cup_pool_free(pool, other, 0, NULL);
         destroy(pool);
     }
 }
@@ -104,21 +104,21 @@ TEST(pool, wrong_frees_change_nothing)
     cup_addr_t chunk = block[0] & ~(CUP_CHUNK_ALIGN - 1);
     cup_pool_stat_t before = stat_of(pool);
     for (int i = 0; i < 3; i++) {
-        CHECK_EQ(cup_pool_free(pool, block[i] + 512, 1), CUP_ERR_NOT_FOUND);
-        CHECK_EQ(cup_pool_free(pool, block[i] + 4096, 1), CUP_ERR_NOT_FOUND);
-        CHECK_EQ(cup_pool_free(pool, block[i] - 1, 1), CUP_ERR_NOT_FOUND);
+        CHECK_EQ(cup_pool_free(pool, block[i] + 512, 1, NULL), CUP_ERR_NOT_FOUND);
+        CHECK_EQ(cup_pool_free(pool, block[i] + 4096, 1, NULL), CUP_ERR_NOT_FOUND);
+        CHECK_EQ(cup_pool_free(pool, block[i] - 1, 1, NULL), CUP_ERR_NOT_FOUND);
     }
-    CHECK_EQ(cup_pool_free(pool, chunk, 1), CUP_ERR_NOT_FOUND);
-    CHECK_EQ(cup_pool_free(pool, block[0] + 5120, 1),
+    CHECK_EQ(cup_pool_free(pool, chunk, 1, NULL), CUP_ERR_NOT_FOUND);
+    CHECK_EQ(cup_pool_free(pool, block[0] + 5120, 1, NULL),
              CUP_ERR_NOT_FOUND); /* the next block of the slab, free */
     CHECK_EQ(stat_of(pool).live_blocks, before.live_blocks);
     for (int i = 0; i < 3; i++) {
-        CHECK_EQ(cup_pool_free(pool, block[i], 1), CUP_OK);
-        CHECK_EQ(cup_pool_free(pool, block[i], 1), CUP_ERR_NOT_FOUND);
+        CHECK_EQ(cup_pool_free(pool, block[i], 1, NULL), CUP_OK);
+        CHECK_EQ(cup_pool_free(pool, block[i], 1, NULL), CUP_ERR_NOT_FOUND);
     }
     CHECK_EQ(cup_pool_complete(pool, 1), 3);
     for (int i = 0; i < 3; i++)
-        CHECK_EQ(cup_pool_free(pool, block[i], 2), CUP_ERR_NOT_FOUND);
+        CHECK_EQ(cup_pool_free(pool, block[i], 2, NULL), CUP_ERR_NOT_FOUND);
     CHECK_SOUND(cup_pool_check(pool));
     destroy(pool);
 }
@@ -134,7 +134,7 @@ TEST(pool, foreign_blocks_are_not_ours)
     cup_provider_t ops = cup_fake_ops(other_fake);
     CHECK_EQ(cup_pool_create(&conf, &ops, &other), CUP_OK);
     CHECK_EQ(cup_pool_grow(other, 900, false, &addr), CUP_OK);
-    CHECK_EQ(cup_pool_free(pool, addr, 1), CUP_ERR_NOT_FOUND);
+    CHECK_EQ(cup_pool_free(pool, addr, 1, NULL), CUP_ERR_NOT_FOUND);
     CHECK_EQ(cup_pool_surrender(pool, addr), CUP_ERR_NOT_FOUND);
     CHECK(cup_pool_owner(addr) == other);
     CHECK(cup_pool_self(other) == other_fake);
@@ -176,7 +176,7 @@ TEST(pool, find_knows_bases_interiors_and_ends)
         CHECK_EQ(info.is_dedicated, i == 3);
         CHECK(!cup_pool_find(addr + sizes[i], &info));
         CHECK(cup_pool_owner(addr + sizes[i]) == pool);
-        CHECK_EQ(cup_pool_free(pool, addr, 1), CUP_OK);
+        CHECK_EQ(cup_pool_free(pool, addr, 1, NULL), CUP_OK);
         CHECK(!cup_pool_find(addr, &info));
         CHECK(cup_pool_owner(addr) == pool);
         CHECK(!cup_pool_find(addr & ~(CUP_CHUNK_ALIGN - 1), &info));
@@ -211,17 +211,17 @@ TEST(pool, cached_dedicated_chunks_serve_up_to_an_eighth)
 {
     cup_pool_t *pool = create(CUP_GIB);
     cup_addr_t big = must_alloc(pool, 36 * CUP_MIB), mid = must_alloc(pool, 34 * CUP_MIB), addr = 0;
-    cup_pool_free(pool, big, 0);
-    cup_pool_free(pool, mid, 0);
+    cup_pool_free(pool, big, 0, NULL);
+    cup_pool_free(pool, mid, 0, NULL);
     CHECK_EQ(stat_of(pool).cached_dedicated_bytes, 70 * CUP_MIB);
     CHECK_EQ(cup_pool_alloc(pool, 32 * CUP_MIB, &addr), CUP_OK);
     CHECK_EQ(addr, mid);
     CHECK_EQ(cup_pool_alloc(pool, 32 * CUP_MIB, &addr), CUP_OK);
     CHECK_EQ(addr, big);
-    cup_pool_free(pool, big, 0);
+    cup_pool_free(pool, big, 0, NULL);
     CHECK_EQ(cup_pool_alloc(pool, 30 * CUP_MIB, &addr), CUP_ERR_MISS); /* 36 > 30 + 30/8 */
     CHECK_EQ(cup_pool_alloc(pool, 38 * CUP_MIB, &addr), CUP_ERR_MISS);
-    cup_pool_free(pool, mid, 0);
+    cup_pool_free(pool, mid, 0, NULL);
     destroy(pool);
 }
 
@@ -231,9 +231,9 @@ TEST(pool, trim_takes_the_least_recently_freed_and_only_enough)
     cup_addr_t block[4];
     for (int i = 0; i < 4; i++)
         block[i] = must_alloc(pool, (4 + 2 * (uint64_t)i) * CUP_MIB); /* 4, 6, 8, 10 */
-    cup_pool_free(pool, block[2], 0);
-    cup_pool_free(pool, block[0], 7);
-    cup_pool_free(pool, block[1], 0);
+    cup_pool_free(pool, block[2], 0, NULL);
+    cup_pool_free(pool, block[0], 7, NULL);
+    cup_pool_free(pool, block[1], 0, NULL);
     CHECK_EQ(cup_pool_trim(pool, 0), 0);
     CHECK_EQ(cup_pool_trim(pool, 1), 8 * CUP_MIB);
     CHECK(!cup_pool_owner(block[2]));
@@ -241,7 +241,7 @@ TEST(pool, trim_takes_the_least_recently_freed_and_only_enough)
     CHECK_EQ(cup_pool_complete(pool, 7), 1);
     CHECK_EQ(cup_pool_trim(pool, UINT64_MAX), 4 * CUP_MIB);
     CHECK_EQ(fake.held_bytes, 10 * CUP_MIB);
-    cup_pool_free(pool, block[3], 0);
+    cup_pool_free(pool, block[3], 0, NULL);
     CHECK_EQ(stat_of(pool).releases, 3);
     destroy(pool);
 }
@@ -251,7 +251,7 @@ TEST(pool, surrender_takes_the_chunk_along)
     cup_pool_t *pool = create(CUP_GIB);
     cup_addr_t small = must_alloc(pool, 512), big = must_alloc(pool, 3 * CUP_MIB),
                freed = must_alloc(pool, 2 * CUP_MIB);
-    cup_pool_free(pool, freed, 3);
+    cup_pool_free(pool, freed, 3, NULL);
     CHECK_EQ(cup_pool_surrender(pool, small), CUP_ERR_INVALID);
     CHECK_EQ(cup_pool_surrender(pool, big + 1), CUP_ERR_NOT_FOUND);
     CHECK_EQ(cup_pool_surrender(pool, freed), CUP_ERR_NOT_FOUND);
@@ -263,7 +263,7 @@ TEST(pool, surrender_takes_the_chunk_along)
     CHECK_EQ(fake.releases, 0);
     CHECK_SOUND(cup_pool_check(pool));
     cup_fake_release(&fake, big, 4 * CUP_MIB);
-    cup_pool_free(pool, small, 0);
+    cup_pool_free(pool, small, 0, NULL);
     destroy(pool);
 }
 
@@ -277,8 +277,8 @@ TEST(pool, stat_tells_peaks_and_idle)
     CHECK_EQ(stat.footprint_bytes, 2 * CUP_MIB);
     CHECK_EQ(stat.idle_bytes, 2 * CUP_MIB - 4096 - 1024 - 100 * 1024);
     CHECK(cup_pool_any_chunk(pool, &any) && any == (a & ~(CUP_CHUNK_ALIGN - 1)));
-    cup_pool_free(pool, a, 0);
-    cup_pool_free(pool, b, 0);
+    cup_pool_free(pool, a, 0, NULL);
+    cup_pool_free(pool, b, 0, NULL);
     cup_pool_trim(pool, UINT64_MAX);
     stat = stat_of(pool);
     CHECK_EQ(stat.live_peak_bytes, 1000 + 100 * 1024);
@@ -295,19 +295,19 @@ TEST(pool, a_kept_slab_is_in_nobodys_way)
     cup_pool_t *pool = create(2 * CUP_MIB);
     cup_addr_t big = must_alloc(pool, 1900 * 1024), small = must_alloc(pool, 512), addr = 0;
     uint64_t idle_bytes = stat_of(pool).idle_bytes;
-    cup_pool_free(pool, small, 0);
+    cup_pool_free(pool, small, 0, NULL);
     CHECK_EQ(stat_of(pool).idle_bytes, idle_bytes + 512);
     CHECK_SOUND(cup_pool_check(pool));
     CHECK_EQ(cup_pool_alloc(pool, 4096, &addr), CUP_OK); /* only if the kept slab gave way */
     CHECK_EQ(addr & ~(uint64_t)65535, small & ~(uint64_t)65535);
     CHECK_EQ(cup_pool_alloc(pool, 512, &small), CUP_ERR_MISS);
-    cup_pool_free(pool, addr, 0);
-    cup_pool_free(pool, big, 0);
+    cup_pool_free(pool, addr, 0, NULL);
+    cup_pool_free(pool, big, 0, NULL);
     CHECK_SOUND(cup_pool_check_empty(pool));
     small = must_alloc(pool, 512);
     big = must_alloc(pool, 1024 * 1024);
-    cup_pool_free(pool, small, 0);
-    cup_pool_free(pool, big, 1);
+    cup_pool_free(pool, small, 0, NULL);
+    cup_pool_free(pool, big, 1, NULL);
     CHECK_EQ(cup_pool_trim(pool, UINT64_MAX), 0);
     CHECK_EQ(cup_pool_complete(pool, 1), 1);
     CHECK_EQ(cup_pool_trim(pool, UINT64_MAX), 2 * CUP_MIB);
@@ -318,9 +318,9 @@ TEST(pool, trim_gets_a_chunk_that_holds_only_kept_slabs)
 {
     cup_pool_t *pool = create(CUP_GIB);
     cup_addr_t big = must_alloc(pool, 4 * CUP_MIB), small = must_alloc(pool, 512);
-    cup_pool_free(pool, small, 0);
+    cup_pool_free(pool, small, 0, NULL);
     CHECK_EQ(cup_pool_trim(pool, UINT64_MAX), 2 * CUP_MIB);
-    cup_pool_free(pool, big, 0);
+    cup_pool_free(pool, big, 0, NULL);
     destroy(pool);
 }
 
@@ -337,9 +337,9 @@ TEST(pool, placement_is_reproducible)
             CHECK_EQ(again, first[i]);
         }
         for (int i = 0; i < 50; i++)
-            CHECK_EQ(cup_pool_free(pool, first[(i * 7 + round) % 50], 0), CUP_OK);
+            CHECK_EQ(cup_pool_free(pool, first[(i * 7 + round) % 50], 0, NULL), CUP_OK);
     }
-    cup_pool_free(pool, anchor, 0);
+    cup_pool_free(pool, anchor, 0, NULL);
     destroy(pool);
 }
 
@@ -356,7 +356,7 @@ TEST(pool, a_hundred_thousand_blocks_of_4k_cost_few_provider_calls)
     CHECK(stat_of(pool).footprint_bytes * 10 < stat_of(pool).live_bytes * 11);
     CHECK_SOUND(cup_pool_check(pool));
     for (int i = 0; i < BLOCKS; i++)
-        cup_pool_free(pool, block[i], 1);
+        cup_pool_free(pool, block[i], 1, NULL);
     CHECK_EQ(cup_pool_complete(pool, 1), BLOCKS);
     free(block);
     destroy(pool);
@@ -426,8 +426,8 @@ TEST(pool, no_lock_is_held_in_a_provider_call)
     fake.on_call = use_pool_meanwhile;
     fake.on_call_argument = pool;
     cup_addr_t small = must_alloc(pool, 512), big = must_alloc(pool, 4 * CUP_MIB);
-    cup_pool_free(pool, small, 0);
-    cup_pool_free(pool, big, 0);
+    cup_pool_free(pool, small, 0, NULL);
+    cup_pool_free(pool, big, 0, NULL);
     CHECK_EQ(cup_pool_trim(pool, UINT64_MAX), 6 * CUP_MIB);
     CHECK_EQ(stuck_calls, 0);
     destroy(pool);
@@ -445,8 +445,8 @@ TEST(pool, everything_or_nothing_may_be_dedicated)
         cup_addr_t small = must_alloc(pool, 1), big = must_alloc(pool, 100 * CUP_MIB);
         CHECK(cup_pool_find(small, &info) && info.is_dedicated == (all == 1));
         CHECK(cup_pool_find(big + CUP_MIB, &info) && info.is_dedicated == (all == 1));
-        cup_pool_free(pool, small, 1);
-        cup_pool_free(pool, big, 1);
+        cup_pool_free(pool, small, 1, NULL);
+        cup_pool_free(pool, big, 1, NULL);
         destroy(pool);
     }
 }
