@@ -49,7 +49,7 @@ class Hash:
         return "0x" + self.state.hexdigest()
 
 
-def run(name, synchronize, run_pass, passes=4):
+def run(name, synchronize, run_pass, passes=7):
     """run_pass(clock, outputs) does one pass. Prints the line that compare.py reads."""
     times, hashes = [], []
     for _ in range(passes):

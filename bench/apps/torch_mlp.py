@@ -16,7 +16,7 @@ def train(torch):
         torch.manual_seed(3)
         layers, width = [], INPUT
         for _ in range(DEPTH):
-            layers += [nn.Linear(width, HIDDEN), nn.BatchNorm1d(HIDDEN), nn.ReLU(), nn.Dropout(0.1)]
+            layers += [nn.Linear(width, HIDDEN), nn.LayerNorm(HIDDEN), nn.GELU(), nn.Dropout(0.1)]
             width = HIDDEN
         model = nn.Sequential(*layers, nn.Linear(width, OUTPUT)).cuda()
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
