@@ -1,7 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Sets up, builds and tests everything that needs no GPU. A second run builds only what changed.
+# Sets up, builds and tests everything that needs no GPU. A second run builds only what changed, and a stage that passed
+# on these very files is not run again: it says so, with its counts.
 #   ./test.sh                  all stages: release, asan, tsan, fuzz, lint
+#   ./test.sh --again          whatever passed before
 #   ./test.sh --only STAGE     one of them
 #   ./test.sh --long           the long tests, too
 #   ./test.sh --gpu            the tests on real hardware, too (skipped where there is none)
@@ -10,6 +12,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 
 only=""
+again=0
 long=0
 gpu=0
 jobs=$(nproc)
@@ -19,7 +22,7 @@ total_skipped=0
 all_start=$SECONDS
 
 usage() {
-    sed -n '3,8p' "$0" | sed 's/^# \{0,1\}//'
+    sed -n '3,10p' "$0" | sed 's/^# \{0,1\}//'
 }
 
 while [ $# -gt 0 ]; do
@@ -35,6 +38,7 @@ while [ $# -gt 0 ]; do
             ;;
         esac
         ;;
+    --again) again=1 ;;
     --long) long=1 ;;
     --gpu) gpu=1 ;;
     -h | --help)
@@ -250,10 +254,46 @@ stage_gpu() {
     fi
 }
 
+# ---- what passed on the same files already ----------------------------------------------------
+
+# every file of the tree, the compiler, and what the tests take from the environment
+tree_key() {
+    {
+        find . \( -path './build*' -o -path ./.git -o -name __pycache__ \) -prune -o -type f -print0 | sort -z | xargs -0 sha256sum
+        gcc --version
+        env | grep -E '^(CUPOLA_|CUP_|SOFTCUDA_|CC=|CFLAGS=)' | sort || true
+        echo "long $long"
+    } | sha256sum | cut -d' ' -f1
+}
+
+# stage: runs it, or says that nothing has changed since it passed
+run_stage() {
+    local stage=$1 folder=build file before_passed=$total_passed before_skipped=$total_skipped key_then passed skipped when
+    case $stage in asan | tsan | fuzz) folder=build-$stage ;; esac
+    file=$folder/.passed-$stage
+    if [ "$again" -eq 0 ] && [ -f "$file" ]; then
+        read -r key_then passed skipped when <"$file"
+        if [ "$key_then" = "$key" ]; then
+            printf '%-8s    - s   %d passed, 0 failed, %d skipped   (on these files, %s; --again runs it)\n' \
+                "$stage" "$passed" "$skipped" "$when"
+            total_passed=$((total_passed + passed))
+            total_skipped=$((total_skipped + skipped))
+            return 0
+        fi
+    fi
+    rm -f "$file"
+    local failed_before=$total_failed
+    "stage_$stage"
+    if [ "$total_failed" -eq "$failed_before" ]; then
+        echo "$key $((total_passed - before_passed)) $((total_skipped - before_skipped)) $(date '+%F %R')" >"$file"
+    fi
+}
+
 require_tools
+key=$(tree_key)
 for stage in release asan tsan fuzz lint; do
     if [ -z "$only" ] || [ "$only" = "$stage" ]; then
-        "stage_$stage"
+        run_stage "$stage"
     fi
 done
 if [ "$gpu" -eq 1 ]; then

@@ -88,15 +88,17 @@ cup_heap_t *cup_heap_create(CUcontext ctx)
     heap->floor_bytes = total / FLOOR_SHARE;
     heap->cache_bytes = cup_conf_bytes(&conf->cache.size, device, total);
     heap->is_sync = conf->free_mode.word == CUP_FREE_SYNC;
-    heap->order = cup_order_create(ctx);
-    if (!heap->order)
-        goto free_heap;
     pool_conf.dedicated_bytes = cup_conf_bytes(&conf->dedicated.size, device, total);
     if (cup_pool_create(&pool_conf, &provider, &heap->pool) != CUP_OK)
-        goto free_heap; /* the order has no event yet: nothing of the driver's is lost with it */
+        goto free_heap;
+    heap->order = cup_order_create(ctx);
+    if (!heap->order)
+        goto free_pool;
     CUP_STAT_ADD(contexts, 1);
     return heap;
 
+free_pool:
+    cup_pool_destroy(heap->pool);
 free_heap:
     cup_meta_free(heap, sizeof(*heap));
     return NULL;
