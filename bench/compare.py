@@ -41,6 +41,7 @@ PROGRAMS = [
     Program("cupy_script", ["{python}", "{apps}/cupy_loop.py", "script"], "gpu"),
     Program("torch_mlp", ["{python}", "{apps}/torch_mlp.py"], "gpu", NO_CACHING),
     Program("torch_gpt", ["{python}", "{apps}/torch_gpt.py"], "gpu", NO_CACHING, True),
+    Program("torch_resnet", ["{python}", "{apps}/torch_resnet.py"], "gpu", NO_CACHING, True),
     Program("pipeline", ["{bench}/pipeline"], "any"),
     Program("sweep", ["{bench}/sweep"], "any"),
     Program("free_latency", ["{bench}/free_latency"], "any"),

@@ -75,4 +75,4 @@ def train(torch):
 
 
 torch = passes.require_torch()
-passes.run("torch_gpt", torch.cuda.synchronize, train(torch))
+passes.run("torch_gpt", torch.cuda.synchronize, train(torch), passes=4)
