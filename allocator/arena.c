@@ -86,24 +86,28 @@ static cup_span_t *find_fit(const cup_arena_t *arena, uint64_t size_bytes, uint6
     return span;
 }
 
-cup_span_t *cup_arena_take(cup_arena_t *arena, uint64_t size_bytes, uint64_t align, cup_stock_t *spans)
+cup_span_t *cup_arena_carve(cup_arena_t *arena, cup_span_t *span, cup_addr_t base, uint64_t size_bytes,
+                            cup_stock_t *spans)
 {
-    CUP_ASSERT(size_bytes > 0 && size_bytes % CUP_SIZE_GRANULE == 0 && align >= CUP_SIZE_GRANULE);
-    CUP_ASSERT(spans->count >= CUP_ARENA_TAKE_SPANS);
-    cup_span_t *span = find_fit(arena, size_bytes, align);
-    if (!span)
-        return NULL;
+    CUP_ASSERT(base >= span->base && base + size_bytes <= cup_span_end(span));
     remove_free(arena, span);
-    uint64_t front_bytes = align_up(span->base, align) - span->base;
-    if (front_bytes > 0) {
+    if (base > span->base) {
         cup_span_t *front = span;
-        span = split(front, front_bytes, spans);
+        span = split(front, base - front->base, spans);
         insert_free(arena, front);
     }
     if (span->size_bytes > size_bytes)
         insert_free(arena, split(span, size_bytes, spans));
     span->state = CUP_SPAN_BLOCK;
     return span;
+}
+
+cup_span_t *cup_arena_take(cup_arena_t *arena, uint64_t size_bytes, uint64_t align, cup_stock_t *spans)
+{
+    CUP_ASSERT(size_bytes > 0 && size_bytes % CUP_SIZE_GRANULE == 0 && align >= CUP_SIZE_GRANULE);
+    CUP_ASSERT(spans->count >= CUP_ARENA_TAKE_SPANS);
+    cup_span_t *span = find_fit(arena, size_bytes, align);
+    return span ? cup_arena_carve(arena, span, align_up(span->base, align), size_bytes, spans) : NULL;
 }
 
 void cup_arena_give(cup_arena_t *arena, cup_span_t *span, cup_stock_t *spans)
@@ -113,7 +117,7 @@ void cup_arena_give(cup_arena_t *arena, cup_span_t *span, cup_stock_t *spans)
         remove_free(arena, span->next);
         merge_next(span, spans);
     }
-    if (span->prev->state == CUP_SPAN_FREE) {
+    if (span->prev && span->prev->state == CUP_SPAN_FREE) {
         span = span->prev;
         remove_free(arena, span);
         merge_next(span, spans);

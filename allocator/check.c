@@ -16,13 +16,18 @@
 /* What the walk has seen. Limbo addresses are summed, so that a block that is in the ring twice shows. */
 typedef struct tally {
     uint64_t footprint_bytes, chunks, idle_chunks;
-    uint64_t free_bytes, free_spans;
+    uint64_t free_bytes, free_spans, hole_spans;
     uint64_t cached_bytes, cached_spans;
     uint64_t live_bytes, live_blocks;
     uint64_t limbo_bytes, limbo_blocks, limbo_addr_sum;
     uint64_t slab_free_bytes, kept_bytes;
     uint64_t open_slabs[CUP_SIZE_CLASS_COUNT];
 } tally_t;
+
+static bool is_vacant(const cup_span_t *span)
+{
+    return span->state == CUP_SPAN_FREE || span->state == CUP_SPAN_HOLE;
+}
 
 static bool is_in_tree(const cup_tree_t *tree, const cup_span_t *span)
 {
@@ -111,7 +116,7 @@ static const char *check_shared_span(cup_pool_fields_t *f, const cup_span_t *spa
     }
 }
 
-/* The first granule always, the others only of a slab. */
+/* The first granule always, the others only of a slab; none of what has no memory or is on its way. */
 static const char *check_map(const cup_span_t *span)
 {
     EXPECT(cup_spanmap_at(span->base) == span, "map: a span's first granule");
@@ -196,6 +201,117 @@ static const char *check_tree(const cup_tree_t *tree, uint64_t spans)
     return NULL;
 }
 
+/* ---- ranges ---- */
+
+static const char *check_place(const cup_range_t *range, size_t place, bool is_ours)
+{
+    const cup_handle_t *handle = &range->handle[place];
+    cup_addr_t base = cup_range_place_base(range, place);
+    EXPECT(!handle->is_backed ||
+               base + cup_range_place_bytes(range, place) <= cup_chunk_base(range->chunk) + range->ever_bytes,
+           "range: memory above what was ever backed");
+    EXPECT(!is_ours || (handle->is_next == handle->is_backed && !handle->is_new),
+           "range: a place half changed");
+    EXPECT(!handle->is_backed || cup_spanmap_chunk(base) == range->chunk, "map: a place of a range");
+    return NULL;
+}
+
+/* A hole covers whole places without memory, all else touches places with memory. */
+static const char *check_backing(const cup_range_t *range, const cup_span_t *span)
+{
+    size_t first = cup_range_place(range, span->base), last = cup_range_place(range, cup_span_end(span) - 1);
+    bool is_hole = span->state == CUP_SPAN_HOLE;
+    for (size_t place = first; place <= last; place++) {
+        const char *broken = check_place(range, place, span->state != CUP_SPAN_BUSY);
+        EXPECT(!broken, broken);
+        EXPECT(span->state == CUP_SPAN_BUSY || range->handle[place].is_backed != is_hole,
+               is_hole ? "hole: a place with memory" : "span: a place without memory");
+    }
+    EXPECT(!is_hole || cup_range_place_base(range, first) == span->base, "hole: not from a place on");
+    EXPECT(!is_hole ||
+               cup_range_place_base(range, last) + cup_range_place_bytes(range, last) == cup_span_end(span),
+           "hole: not up to a place");
+    return NULL;
+}
+
+static const char *check_range_span(cup_pool_fields_t *f, cup_range_t *range, const cup_span_t *span,
+                                    tally_t *tally, tally_t *of_range)
+{
+    const char *broken = check_backing(range, span);
+    EXPECT(!broken, broken);
+    EXPECT(!span->next || span->state != span->next->state || !is_vacant(span),
+           "range: two vacant neighbours not merged");
+    switch (span->state) {
+    case CUP_SPAN_FREE:
+        EXPECT(is_in_tree(&range->arena.free, span), "free span: not in the tree");
+        of_range->free_bytes += span->size_bytes;
+        of_range->free_spans++;
+        return check_map(span);
+    case CUP_SPAN_HOLE:
+        EXPECT(is_in_tree(&range->holes, span), "hole: not in the tree");
+        of_range->hole_spans++;
+        return NULL;
+    case CUP_SPAN_SLAB:
+        broken = check_slab(f, span, tally);
+        return broken ? broken : check_map(span);
+    case CUP_SPAN_BLOCK:
+    case CUP_SPAN_LIMBO:
+        broken = check_block(span, tally);
+        return broken ? broken : check_map(span);
+    case CUP_SPAN_BUSY:
+        return NULL;
+    default:
+        return "range: a span of no such state";
+    }
+}
+
+static const char *check_range_sums(const cup_range_t *range, const tally_t *of_range)
+{
+    uint64_t backed_bytes = 0;
+    for (size_t place = 0; place < range->handles; place++)
+        backed_bytes += range->handle[place].is_backed ? cup_range_place_bytes(range, place) : 0;
+    EXPECT(backed_bytes == range->backed_bytes, "range: its handles are not what it holds");
+    EXPECT(range->arena.free_bytes == of_range->free_bytes, "range: free bytes");
+    for (uint64_t at = 0; at < range->ever_bytes; at += CUP_CHUNK_ALIGN) {
+        uint32_t kept, counted;
+        cup_spanmap_count(cup_chunk_base(range->chunk) + at, &kept, &counted);
+        EXPECT(kept == counted, "map: a slot's count of entries");
+    }
+    return NULL;
+}
+
+static const char *check_range(cup_pool_t *pool, cup_range_t *range, tally_t *tally)
+{
+    tally_t of_range = {0};
+    cup_addr_t at = cup_chunk_base(range->chunk);
+    const cup_span_t *prev = NULL;
+    EXPECT(cup_chunk_pool(range->chunk) == pool && range->chunk->range == range, "range: of another pool");
+    for (const cup_span_t *span = range->chunk->first; span; prev = span, span = span->next) {
+        EXPECT(span->base == at && span->size_bytes > 0, "range: spans do not tile it");
+        EXPECT(span->prev == prev && span->chunk == range->chunk, "span: links");
+        at += span->size_bytes;
+        EXPECT(at <= cup_range_end(range), "range: a span crosses its end");
+        const char *broken = check_range_span(&pool->f, range, span, tally, &of_range);
+        EXPECT(!broken, broken);
+    }
+    EXPECT(at == cup_range_end(range), "range: spans end before it does");
+    const char *broken = check_range_sums(range, &of_range);
+    broken = broken ? broken : check_tree(&range->arena.free, of_range.free_spans);
+    broken = broken ? broken : check_tree(&range->holes, of_range.hole_spans);
+    tally->footprint_bytes += range->backed_bytes;
+    return broken;
+}
+
+static const char *check_ranges(cup_pool_t *pool, tally_t *tally)
+{
+    for (int i = 0; i < CUP_RANGE_COUNT; i++) {
+        cup_range_t *range = &pool->f.range[i];
+        const char *broken = range->chunk ? check_range(pool, range, tally) : NULL;
+        EXPECT(!broken, broken);
+    }
+    return NULL;
+}
+
 static const char *check_trees(const cup_pool_fields_t *f, const tally_t *tally)
 {
     const char *broken = check_tree(&f->arena.free, tally->free_spans);
@@ -269,6 +385,7 @@ static const char *check_locked(cup_pool_t *pool)
 {
     tally_t tally = {0};
     const char *broken = check_chunks(pool, &tally);
+    broken = broken ? broken : check_ranges(pool, &tally);
     broken = broken ? broken : check_trees(&pool->f, &tally);
     broken = broken ? broken : check_limbo(pool, &tally);
     return broken ? broken : check_counters(&pool->f, &tally);
@@ -293,6 +410,12 @@ const char *cup_pool_check_empty(cup_pool_t *pool)
             chunk->is_dedicated ? chunk->first->state == CUP_SPAN_FREE : cup_arena_is_whole(chunk);
         if (!broken && !is_whole)
             broken = "chunk: not one free span";
+    }
+    for (int i = 0; i < CUP_RANGE_COUNT && !broken; i++) {
+        const cup_span_t *span = pool->f.range[i].chunk ? pool->f.range[i].chunk->first : NULL;
+        while (span && is_vacant(span))
+            span = span->next;
+        broken = span ? "range: a span that is neither free nor a hole" : NULL;
     }
     cup_lock_release(&pool->lock);
     return broken;

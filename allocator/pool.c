@@ -3,9 +3,9 @@
  * pool - how: one lock; each operation plans (takes what it may need from host memory into stocks), then
  * commits (moves links and bits, which cannot fail). In the order of a block's life: create, alloc, grow,
  * free, complete, trim. Locking:    a provider call is always between two locked sections; a chunk that is
- * being reserved or released is in no structure, so nobody can see it. Two threads may grow at once; each
- * gets its own chunk. Trade-off:  one lock for small and large blocks. A hot loop is to be served by thread
- * caches above, not here.
+ * being reserved or released is in no structure, so nobody can see it, and spans of a range are BUSY
+ * meanwhile (growth.h). Two threads may grow at once; each gets its own chunk or window. Trade-off:  one
+ * lock for small and large blocks. A hot loop is to be served by thread caches above, not here.
  */
 #include "allocator/pool.h"
 
@@ -21,6 +21,10 @@ static cup_store_t pool_store = CUP_STORE_INIT(cup_pool_t, 1);
 cup_status_t cup_pool_create(const cup_pool_conf_t *conf, const cup_provider_t *provider,
                              cup_pool_t **out_pool)
 {
+    bool has_ranges = provider->range_reserve != NULL;
+    if (has_ranges && (conf->range_bytes < cup_range_align(conf->handle_bytes) ||
+                       conf->handle_bytes % CUP_CHUNK_ALIGN != 0))
+        return CUP_ERR_INVALID;
     cup_pool_t *pool = cup_store_take(&pool_store);
     if (!pool)
         return CUP_ERR_NOMEM;
@@ -32,6 +36,7 @@ cup_status_t cup_pool_create(const cup_pool_conf_t *conf, const cup_provider_t *
     memset(&pool->f, 0, sizeof pool->f);
     pool->f.conf = *conf;
     pool->f.provider = *provider;
+    pool->f.has_ranges = has_ranges;
     pool->f.spans.store = &cup_span_store;
     pool->f.slabs.store = &cup_slab_store;
     TAILQ_INIT(&pool->f.chunks);
@@ -41,7 +46,9 @@ cup_status_t cup_pool_create(const cup_pool_conf_t *conf, const cup_provider_t *
     return CUP_OK;
 }
 
-/* The chunk has no span any more: it stops answering and leaves the pool's lists. The caller owns it then. */
+/*
+ * The chunk has no span any more: it stops answering and leaves the pool's lists. The caller owns it then.
+ */
 static void unlink_chunk_locked(cup_pool_fields_t *f, cup_chunk_t *chunk)
 {
     CUP_ASSERT(!chunk->first && !chunk->is_idle);
@@ -52,12 +59,18 @@ static void unlink_chunk_locked(cup_pool_fields_t *f, cup_chunk_t *chunk)
     f->stat.chunks--;
 }
 
-static void forget_spans_locked(cup_pool_fields_t *f, cup_chunk_t *chunk)
+static void forget_slabs_locked(cup_pool_fields_t *f, cup_chunk_t *chunk)
 {
-    for (cup_span_t *span = chunk->first, *next; span; span = next) {
-        next = span->next;
+    for (cup_span_t *span = chunk->first; span; span = span->next)
         if (span->state == CUP_SPAN_SLAB)
             cup_slab_close(&f->bins[span->slab->class_index], span, &f->slabs);
+}
+
+static void forget_spans_locked(cup_pool_fields_t *f, cup_chunk_t *chunk)
+{
+    forget_slabs_locked(f, chunk);
+    for (cup_span_t *span = chunk->first, *next; span; span = next) {
+        next = span->next;
         if (!chunk->is_dedicated)
             cup_spanmap_set(span->base, CUP_SIZE_GRANULE, NULL);
         cup_span_retire(span, &f->spans);
@@ -76,6 +89,12 @@ void cup_pool_destroy(cup_pool_t *pool)
         unlink_chunk_locked(f, chunk);
         cup_store_put(&cup_chunk_store, chunk);
     }
+    for (int i = 0; i < CUP_RANGE_COUNT; i++) {
+        if (!f->range[i].chunk)
+            continue;
+        forget_slabs_locked(f, f->range[i].chunk);
+        cup_range_close(&f->range[i], &f->spans);
+    }
     cup_stock_drain(&f->spans);
     cup_stock_drain(&f->slabs);
     cup_limbo_fini(&f->limbo);
@@ -93,6 +112,7 @@ typedef struct request {
     uint64_t requested_bytes; /* as asked */
     uint64_t span_bytes;      /* of the span that serves it: a slab's, its own, a chunk's */
     uint64_t align;           /* of that span */
+    cup_addr_t site;          /* 0, or where in a FREE span of a range it must be */
 } request_t;
 
 /* Returns false for what no span can serve: 0 and sizes whose rounding, up to a whole chunk, overflows. */
@@ -102,7 +122,7 @@ static bool route_request(const cup_pool_fields_t *f, uint64_t size_bytes, reque
     uint64_t with_guard;
     if (size_bytes == 0 || __builtin_add_overflow(size_bytes, 2 * CUP_CHUNK_ALIGN, &with_guard))
         return false;
-    if (size_bytes >= f->conf.dedicated_bytes) {
+    if (!f->has_ranges && size_bytes >= f->conf.dedicated_bytes) {
         request.route = DEDICATED;
         request.align = CUP_CHUNK_ALIGN;
         (void)cup_size_round_up(size_bytes, CUP_CHUNK_ALIGN, &request.span_bytes);
@@ -150,15 +170,15 @@ static void note_idle(cup_pool_fields_t *f, cup_chunk_t *chunk)
 static void give_span_locked(cup_pool_fields_t *f, cup_span_t *span)
 {
     cup_chunk_t *chunk = span->chunk;
-    cup_arena_give(&f->arena, span, &f->spans);
-    if (cup_arena_is_whole(chunk))
+    cup_arena_give(chunk->range ? &chunk->range->arena : &f->arena, span, &f->spans);
+    if (!chunk->range && cup_arena_is_whole(chunk))
         note_idle(f, chunk);
 }
 
 /*
  * The last slab of a class stays when its last block leaves, so that a loop that allocates and frees one
- * block does not make and unmake a slab each time. Kept slabs go back to the arena when that misses, before a
- * trim, and when nothing is live or in limbo: an empty pool is whole. Returns whether there was one.
+ * block does not make and unmake a slab each time. Kept slabs go back to the arena when that misses, before
+ * a trim, and when nothing is live or in limbo: an empty pool is whole. Returns whether there was one.
  */
 static bool drop_kept_locked(cup_pool_fields_t *f)
 {
@@ -190,11 +210,27 @@ static uint64_t capacity_bytes(const cup_slab_t *slab)
 
 /* ---- alloc ---- */
 
+static cup_range_t *range_for(cup_pool_fields_t *f, const request_t *request)
+{
+    return &f->range[request->span_bytes <= CUP_SIZE_SMALL_SPAN_MAX ? CUP_RANGE_SMALL : CUP_RANGE_LARGE];
+}
+
+static cup_span_t *take_site_locked(cup_pool_fields_t *f, const request_t *request)
+{
+    cup_range_t *range = range_for(f, request);
+    cup_span_t *span = cup_spanmap_below(request->site, cup_chunk_base(range->chunk));
+    return cup_arena_carve(&range->arena, span, request->site, request->span_bytes, &f->spans);
+}
+
 static cup_span_t *take_span_locked(cup_pool_fields_t *f, const request_t *request)
 {
-    cup_span_t *span = cup_arena_take(&f->arena, request->span_bytes, request->align, &f->spans);
-    if (!span && drop_kept_locked(f))
-        span = cup_arena_take(&f->arena, request->span_bytes, request->align, &f->spans);
+    if (request->site)
+        return take_site_locked(f, request);
+    cup_arena_t *arena = f->has_ranges ? &range_for(f, request)->arena : &f->arena;
+    bool may_drop = arena != &f->range[CUP_RANGE_LARGE].arena; /* no kept slab is in the way there */
+    cup_span_t *span = cup_arena_take(arena, request->span_bytes, request->align, &f->spans);
+    if (!span && may_drop && drop_kept_locked(f))
+        span = cup_arena_take(arena, request->span_bytes, request->align, &f->spans);
     if (span)
         note_busy(f, span->chunk);
     return span;
@@ -339,7 +375,9 @@ static cup_status_t reserve_chunk(cup_pool_t *pool, cup_chunk_t *chunk, uint64_t
     return CUP_OK;
 }
 
-/* Linked and served in one locked section: no other thread can take the memory that this request paid for. */
+/*
+ * Linked and served in one locked section: no other thread can take the memory that this request paid for.
+ */
 static cup_status_t link_and_commit(cup_pool_t *pool, cup_chunk_t *chunk, const request_t *request,
                                     cup_addr_t *out_addr)
 {
@@ -354,24 +392,168 @@ static cup_status_t link_and_commit(cup_pool_t *pool, cup_chunk_t *chunk, const 
     return status;
 }
 
-cup_status_t cup_pool_grow(cup_pool_t *pool, uint64_t size_bytes, bool is_tight, cup_addr_t *out_addr)
+static cup_status_t grow_by_chunk(cup_pool_t *pool, const request_t *request, bool is_tight,
+                                  cup_addr_t *out_addr)
 {
-    request_t request;
-    if (!route_request(&pool->f, size_bytes, &request))
-        return CUP_ERR_INVALID;
-    uint64_t chunk_bytes = chunk_bytes_for(pool, &request, is_tight);
+    uint64_t chunk_bytes = chunk_bytes_for(pool, request, is_tight);
     cup_chunk_t *chunk = cup_store_take(&cup_chunk_store);
     if (!chunk)
         return CUP_ERR_NOMEM;
-    cup_status_t status = reserve_chunk(pool, chunk, chunk_bytes, request.route == DEDICATED);
+    cup_status_t status = reserve_chunk(pool, chunk, chunk_bytes, request->route == DEDICATED);
     bool is_reserved = status == CUP_OK;
     if (is_reserved)
-        status = link_and_commit(pool, chunk, &request, out_addr);
+        status = link_and_commit(pool, chunk, request, out_addr);
     if (is_reserved && status != CUP_OK)
         release_memory(&pool->f, cup_chunk_base(chunk), chunk_bytes);
     if (status != CUP_OK)
         cup_store_put(&cup_chunk_store, chunk);
     return status;
+}
+
+/* ---- grow a range ---- */
+
+/* The addresses, once. Two threads may come here at once: the second gives its own back. */
+static cup_status_t open_range(cup_pool_t *pool, cup_range_t *range)
+{
+    cup_pool_fields_t *f = &pool->f;
+    uint64_t align = cup_range_align(f->conf.handle_bytes), size_bytes = f->conf.range_bytes / align * align;
+    cup_addr_t base = 0;
+    atomic_fetch_add_explicit(&f->reserves, 1, memory_order_relaxed);
+    cup_status_t status = f->provider.range_reserve(f->provider.self, size_bytes, &base);
+    if (status != CUP_OK)
+        return status;
+    bool is_usable =
+        base % CUP_CHUNK_ALIGN == 0 && base < CUP_SPANMAP_LIMIT && size_bytes <= CUP_SPANMAP_LIMIT - base;
+    bool is_kept = false;
+    cup_lock_acquire(&pool->lock);
+    status = is_usable ? cup_stock_reserve(&f->spans, 1) : CUP_ERR_DRIVER;
+    if (status == CUP_OK && !range->chunk) {
+        status = cup_range_open(range, base, size_bytes, f->conf.handle_bytes, pool, &f->spans);
+        is_kept = status == CUP_OK;
+    }
+    cup_lock_release(&pool->lock);
+    if (!is_kept) {
+        atomic_fetch_add_explicit(&f->releases, 1, memory_order_relaxed);
+        f->provider.range_release(f->provider.self, base, size_bytes);
+    }
+    return status;
+}
+
+static uint64_t budget_bytes(const cup_pool_fields_t *f, const request_t *request)
+{
+    uint64_t live_bytes = f->stat.live_bytes + request->requested_bytes;
+    uint64_t peak_bytes = live_bytes > f->stat.live_peak_bytes ? live_bytes : f->stat.live_peak_bytes;
+    uint64_t bytes = peak_bytes / 100 * f->conf.slack_percent;
+    return bytes > f->conf.slack_floor_bytes ? bytes : f->conf.slack_floor_bytes;
+}
+
+/* The window, and the sources that the slack asks for. */
+static cup_status_t plan_growth_locked(cup_pool_fields_t *f, cup_growth_t *growth, const request_t *request)
+{
+    cup_status_t status = cup_growth_plan_locked(growth, request->span_bytes, request->align, &f->spans);
+    if (status != CUP_OK)
+        return status;
+    uint64_t after_bytes = f->stat.footprint_bytes + f->growing_bytes + growth->site.new_bytes;
+    if (after_bytes > budget_bytes(f, request) && !f->conf.is_pinned_possible)
+        (void)cup_growth_borrow_locked(growth, growth->site.new_bytes, &f->spans);
+    growth->planned_bytes = cup_growth_missing_bytes(growth);
+    f->growing_bytes += growth->planned_bytes;
+    return CUP_OK;
+}
+
+/* Out of memory: what is free elsewhere serves, if it is enough. */
+static cup_status_t borrow_the_rest(cup_pool_t *pool, cup_growth_t *growth)
+{
+    if (pool->f.conf.is_pinned_possible)
+        return CUP_ERR_OOM;
+    cup_lock_acquire(&pool->lock);
+    bool is_enough = cup_growth_borrow_locked(growth, cup_growth_missing_bytes(growth), &pool->f.spans);
+    cup_lock_release(&pool->lock);
+    return is_enough ? CUP_OK : CUP_ERR_OOM;
+}
+
+static cup_status_t carry_out(cup_pool_t *pool, cup_growth_t *growth)
+{
+    const cup_provider_t *provider = &pool->f.provider;
+    cup_status_t status = cup_growth_commit(growth, provider);
+    if (status == CUP_ERR_OOM)
+        status = borrow_the_rest(pool, growth);
+    return status == CUP_OK ? cup_growth_move(growth, provider) : status;
+}
+
+static void settle_growth_locked(cup_pool_fields_t *f, cup_growth_t *growth)
+{
+    cup_growth_settle_locked(growth);
+    f->growing_bytes -= growth->planned_bytes;
+    f->stat.commits += growth->commits;
+    f->stat.decommits += growth->decommits;
+    f->stat.moves += growth->moves;
+    f->stat.footprint_bytes = f->range[CUP_RANGE_LARGE].backed_bytes + f->range[CUP_RANGE_SMALL].backed_bytes;
+    if (f->stat.footprint_peak_bytes < f->stat.footprint_bytes)
+        f->stat.footprint_peak_bytes = f->stat.footprint_bytes;
+}
+
+/*
+ * Settled and served in one locked section: no other thread can take the memory that this request paid for.
+ */
+static cup_status_t finish_growth(cup_pool_t *pool, cup_growth_t *growth, cup_status_t status,
+                                  const request_t *request, cup_addr_t *out_addr)
+{
+    cup_pool_fields_t *f = &pool->f;
+    cup_lock_acquire(&pool->lock);
+    if (status == CUP_OK)
+        status = prepare_locked(f);
+    if (status != CUP_OK) {
+        cup_lock_release(&pool->lock);
+        cup_growth_undo(growth, &f->provider);
+        cup_lock_acquire(&pool->lock);
+    }
+    settle_growth_locked(f, growth);
+    if (status == CUP_OK) {
+        request_t here = *request;
+        here.site = growth->site.base;
+        status = commit_locked(f, &here, out_addr);
+    }
+    CUP_ASSERT(status != CUP_ERR_MISS);
+    cup_lock_release(&pool->lock);
+    return status;
+}
+
+static cup_status_t grow_by_handles(cup_pool_t *pool, const request_t *request, cup_addr_t *out_addr)
+{
+    cup_range_t *range = range_for(&pool->f, request);
+    cup_growth_t growth;
+    cup_lock_acquire(&pool->lock);
+    bool is_open = range->chunk != NULL;
+    cup_lock_release(&pool->lock);
+    cup_status_t status = is_open ? CUP_OK : open_range(pool, range);
+    if (status != CUP_OK)
+        return status;
+    status = cup_growth_init(&growth, range);
+    cup_lock_acquire(&pool->lock);
+    if (status == CUP_OK)
+        status = prepare_locked(&pool->f);
+    if (status == CUP_OK) /* another thread may have freed or grown enough */
+        status = commit_locked(&pool->f, request, out_addr);
+    bool must_grow = status == CUP_ERR_MISS;
+    if (must_grow)
+        status = plan_growth_locked(&pool->f, &growth, request);
+    cup_lock_release(&pool->lock);
+    if (must_grow && status == CUP_OK) {
+        status = carry_out(pool, &growth);
+        status = finish_growth(pool, &growth, status, request, out_addr);
+    }
+    cup_growth_fini(&growth);
+    return status;
+}
+
+cup_status_t cup_pool_grow(cup_pool_t *pool, uint64_t size_bytes, bool is_tight, cup_addr_t *out_addr)
+{
+    request_t request;
+    if (!route_request(&pool->f, size_bytes, &request))
+        return CUP_ERR_INVALID;
+    return pool->f.has_ranges ? grow_by_handles(pool, &request, out_addr)
+                              : grow_by_chunk(pool, &request, is_tight, out_addr);
 }
 
 /* ---- free ---- */
@@ -553,7 +735,7 @@ static void unlink_idle_locked(cup_pool_fields_t *f, cup_chunk_t *chunk)
     unlink_chunk_locked(f, chunk);
 }
 
-uint64_t cup_pool_trim(cup_pool_t *pool, uint64_t want_bytes)
+static uint64_t trim_chunks(cup_pool_t *pool, uint64_t want_bytes)
 {
     cup_pool_fields_t *f = &pool->f;
     cup_chunk_list_t doomed = TAILQ_HEAD_INITIALIZER(doomed);
@@ -573,6 +755,57 @@ uint64_t cup_pool_trim(cup_pool_t *pool, uint64_t want_bytes)
         cup_store_put(&cup_chunk_store, chunk);
     }
     return bytes;
+}
+
+/* Whole free handles of one range; nothing when host memory for the plan is short. */
+static uint64_t trim_range(cup_pool_t *pool, cup_range_t *range, uint64_t want_bytes)
+{
+    cup_pool_fields_t *f = &pool->f;
+    cup_growth_t growth;
+    uint64_t bytes = 0;
+    if (cup_growth_init(&growth, range) == CUP_OK) {
+        cup_lock_acquire(&pool->lock);
+        (void)drop_kept_locked(f);
+        if (range->chunk)
+            bytes = cup_growth_doom_locked(&growth, want_bytes, &f->spans);
+        cup_lock_release(&pool->lock);
+    }
+    if (bytes > 0) {
+        cup_growth_decommit(&growth, &f->provider);
+        cup_lock_acquire(&pool->lock);
+        settle_growth_locked(f, &growth);
+        cup_lock_release(&pool->lock);
+    }
+    cup_growth_fini(&growth);
+    return bytes;
+}
+
+static uint64_t trim_ranges(cup_pool_t *pool, uint64_t want_bytes)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < CUP_RANGE_COUNT && bytes < want_bytes && !pool->f.conf.is_pinned_possible; i++)
+        bytes += trim_range(pool, &pool->f.range[i], want_bytes - bytes);
+    return bytes;
+}
+
+uint64_t cup_pool_trim(cup_pool_t *pool, uint64_t want_bytes)
+{
+    return pool->f.has_ranges ? trim_ranges(pool, want_bytes) : trim_chunks(pool, want_bytes);
+}
+
+void cup_pool_release_ranges(cup_pool_t *pool)
+{
+    const cup_provider_t *provider = &pool->f.provider;
+    for (int i = 0; i < CUP_RANGE_COUNT; i++) {
+        cup_range_t *range = &pool->f.range[i];
+        if (!range->chunk)
+            continue;
+        for (size_t place = 0; place < range->handles; place++)
+            if (range->handle[place].is_backed)
+                provider->decommit(provider->self, cup_range_place_base(range, place),
+                                   cup_range_place_bytes(range, place), range->handle[place].id);
+        provider->range_release(provider->self, cup_chunk_base(range->chunk), cup_chunk_bytes(range->chunk));
+    }
 }
 
 cup_status_t cup_pool_surrender(cup_pool_t *pool, cup_addr_t addr)
@@ -613,14 +846,27 @@ void *cup_pool_self(const cup_pool_t *pool)
     return atomic_load_explicit(&pool->self, memory_order_relaxed);
 }
 
+static const cup_span_t *first_backed_locked(const cup_pool_fields_t *f)
+{
+    for (int i = 0; i < CUP_RANGE_COUNT; i++) {
+        const cup_span_t *span = f->range[i].chunk ? f->range[i].chunk->first : NULL;
+        while (span && (span->state == CUP_SPAN_HOLE || span->state == CUP_SPAN_BUSY))
+            span = span->next;
+        if (span)
+            return span;
+    }
+    return NULL;
+}
+
 bool cup_pool_any_chunk(cup_pool_t *pool, cup_addr_t *out_base)
 {
     cup_lock_acquire(&pool->lock);
     cup_chunk_t *chunk = TAILQ_FIRST(&pool->f.chunks);
-    if (chunk)
-        *out_base = cup_chunk_base(chunk);
+    const cup_span_t *span = chunk ? chunk->first : first_backed_locked(&pool->f);
+    if (span)
+        *out_base = span->base;
     cup_lock_release(&pool->lock);
-    return chunk != NULL;
+    return span != NULL;
 }
 
 static bool describe_locked(cup_pool_t *pool, cup_addr_t addr, cup_block_info_t *out_info)
@@ -629,7 +875,8 @@ static bool describe_locked(cup_pool_t *pool, cup_addr_t addr, cup_block_info_t 
     if (!chunk)
         return false;
     cup_span_t *span = chunk->is_dedicated ? chunk->first : cup_spanmap_below(addr, cup_chunk_base(chunk));
-    CUP_ASSERT(span && addr - span->base < span->size_bytes);
+    if (!span || addr - span->base >= span->size_bytes)
+        return false; /* a hole of a range, or memory on its way */
     place_t place = place_in(span, addr);
     if (!is_live(place) || addr - base_of(place) >= requested_bytes(place))
         return false;
@@ -662,6 +909,10 @@ void cup_pool_stat(cup_pool_t *pool, cup_pool_stat_t *out_stat)
     *out_stat = f->stat;
     out_stat->idle_bytes =
         f->arena.free_bytes + f->stat.cached_dedicated_bytes + f->slab_free_bytes + f->kept_bytes;
+    for (int i = 0; i < CUP_RANGE_COUNT; i++) {
+        out_stat->idle_bytes += f->range[i].arena.free_bytes;
+        out_stat->holes_bytes += f->range[i].ever_bytes - f->range[i].backed_bytes;
+    }
     out_stat->reserves = atomic_load_explicit(&f->reserves, memory_order_relaxed);
     out_stat->releases = atomic_load_explicit(&f->releases, memory_order_relaxed);
     cup_lock_release(&pool->lock);

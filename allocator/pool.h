@@ -2,9 +2,10 @@
 /*
  * pool - the suballocator of one context: size classes and slabs for small blocks, a best-fit arena for the
  * rest.
- * What:       alloc, free, complete, grow, trim over chunks of one provider. Plan first, then commit:
- *             whatever can fail happens before the first change of state; free never fails for a live block
- *             and never allocates.
+ * What:       alloc, free, complete, grow, trim over the chunks of one provider, or over two ranges where it
+ *             has them: one for slabs and other small spans, one for what is larger. Plan first, then
+ *             commit: whatever can fail happens before the first change of state; free never fails for a
+ *             live block and never allocates.
  * Not here:   order points (shim/order.c gives the stamps), when to wait, grow or trim (shim/heap.c).
  * Invariants: cup_pool_check() walks them; footprint >= free + used + limbo + guards, in spans, exactly.
  * Threads:    any thread. Every function takes CUP_LOCK_POOL for a short time and holds no lock in a
@@ -19,6 +20,13 @@ typedef struct cup_pool cup_pool_t; /* opaque: only pool.c knows the fields */
 
 typedef struct cup_pool_conf {
     uint64_t dedicated_bytes; /* requests of at least this get a chunk of their own, never split */
+    /* Where the provider has ranges; there dedicated_bytes means nothing: */
+    uint64_t range_bytes;  /* addresses to reserve for each of the two ranges, e.g. 4 x the device's memory */
+    uint64_t handle_bytes; /* 0: by position (range.h); else this size everywhere, for experiments */
+    uint64_t slack_floor_bytes; /* up to this, and up to slack_percent of the peak of live bytes, the pool */
+    uint32_t slack_percent;     /* commits new memory; past both it moves what is free first */
+    /* Others may have pinned pages: what was handed out is never moved or given back. */
+    bool is_pinned_possible;
 } cup_pool_conf_t;
 
 typedef struct cup_block_info {
@@ -42,25 +50,30 @@ typedef struct cup_pool_stat {
     uint64_t chunks;
     uint64_t reserves; /* provider calls, ever */
     uint64_t releases;
+    uint64_t moves; /* provider calls for handles, ever */
+    uint64_t commits;
+    uint64_t decommits;
+    uint64_t holes_bytes; /* addresses of the ranges that were backed once and are not now */
 } cup_pool_stat_t;
 
 /*
  * Creates an empty pool; no provider call. The provider is copied; its self must outlive the pool.
- * Errors: CUP_ERR_NOMEM.
+ * Errors: CUP_ERR_NOMEM; CUP_ERR_INVALID for ranges with no size or handles that are no multiple of
+ * CUP_CHUNK_ALIGN.
  */
 cup_status_t cup_pool_create(const cup_pool_conf_t *conf, const cup_provider_t *provider,
                              cup_pool_t **out_pool);
 
 /*
- * Forgets every block and chunk without a provider call: for a context whose memory died with it. The caller
- * guarantees that no other call on this pool runs or comes.
+ * Forgets every block and chunk without a provider call: for a context whose memory died with it. The
+ * caller guarantees that no other call on this pool runs or comes.
  */
 void cup_pool_destroy(cup_pool_t *pool);
 
 /*
- * A block of at least size_bytes from what the pool holds free and complete; no provider call.
- * Alignment: 512 bytes always; 4 KiB for small sizes that are a multiple of 4 KiB and for everything above 32
- * KiB; 64 KiB from 64 KiB on; CUP_CHUNK_ALIGN when dedicated. Errors: CUP_ERR_MISS (grow, or complete more),
+ * A block of at least size_bytes from what the pool holds free and complete; no provider call. Alignment:
+ * 512 bytes always; 4 KiB for small sizes that are a multiple of 4 KiB and for everything above 32 KiB; 64
+ * KiB from 64 KiB on; CUP_CHUNK_ALIGN when dedicated. Errors: CUP_ERR_MISS (grow, or complete more),
  * CUP_ERR_NOMEM, CUP_ERR_INVALID (size 0).
  */
 cup_status_t cup_pool_alloc(cup_pool_t *pool, uint64_t size_bytes, cup_addr_t *out_addr);
@@ -68,14 +81,17 @@ cup_status_t cup_pool_alloc(cup_pool_t *pool, uint64_t size_bytes, cup_addr_t *o
 /*
  * As cup_pool_alloc, from a new chunk: one provider call reserves for many requests (2, 8, then 32 MiB by
  * footprint). With is_tight the chunk is as small as this request allows: for when memory is short. Errors:
- * those of the provider, CUP_ERR_NOMEM, CUP_ERR_INVALID (0, or so large that rounding overflows).
+ * those of the provider, CUP_ERR_NOMEM, CUP_ERR_INVALID (0, or so large that rounding overflows). Over
+ * ranges: from what is there, if it fits meanwhile, else with as many handles as the request lacks, new
+ * ones or, past the slack and out of memory, moved ones. After an error the footprint is as it was; what
+ * had moved is free elsewhere.
  */
 cup_status_t cup_pool_grow(cup_pool_t *pool, uint64_t size_bytes, bool is_tight, cup_addr_t *out_addr);
 
 /*
  * Frees the block that starts exactly at addr: it waits in limbo until complete(>= stamp). Never allocates.
- * *out_occupied_bytes (NULL is fine) is its size as rounded. Errors: CUP_ERR_NOT_FOUND (interior, already free,
- * foreign); nothing changed then.
+ * *out_occupied_bytes (NULL is fine) is its size as rounded. Errors: CUP_ERR_NOT_FOUND (interior, already
+ * free, foreign); nothing changed then.
  */
 cup_status_t cup_pool_free(cup_pool_t *pool, cup_addr_t addr, cup_point_t stamp,
                            uint64_t *out_occupied_bytes);
@@ -89,8 +105,8 @@ cup_point_t cup_pool_oldest_stamp(cup_pool_t *pool);
 
 /*
  * Releases wholly free shared chunks and cached dedicated ones, least recently freed first, until at least
- * want_bytes went back or none is left. Complete memory only. Returns the bytes given back. May wait for the
- * GPU (provider).
+ * want_bytes went back or none is left. Complete memory only. Returns the bytes given back. May wait for
+ * the GPU (provider). Over ranges: whole free handles, highest address first.
  */
 uint64_t cup_pool_trim(cup_pool_t *pool, uint64_t want_bytes);
 
@@ -102,24 +118,33 @@ bool cup_pool_find(cup_addr_t addr, cup_block_info_t *out_info);
 
 /*
  * The pool whose chunk contains addr, live or not; NULL outside all chunks. Lock-free: a few loads. Such an
- * address must never reach the driver as the base of a free.
+ * address must never reach the driver as the base of a free. Of a range: all that was ever backed.
  */
 cup_pool_t *cup_pool_owner(cup_addr_t addr);
 
 /*
  * The provider's self of a pool. Safe on a pool that was destroyed: the head of a pool is never given back
- * (some hundred bytes a context), so that a free that races with the end of its context reads memory that is
- * still ours.
+ * (some hundred bytes a context), so that a free that races with the end of its context reads memory that
+ * is still ours.
  */
 void *cup_pool_self(const cup_pool_t *pool);
 
-/* The base of one of the pool's chunks, whichever; false when it has none. */
+/*
+ * The base of one of the pool's chunks, or a backed address of a range, whichever; false when it has none.
+ */
 bool cup_pool_any_chunk(cup_pool_t *pool, cup_addr_t *out_base);
 
 /*
+ * Gives every handle and both ranges back, whatever is in them: for the end of a context, before destroy.
+ * The caller guarantees that no work uses them and that no other call on this pool but destroy runs or
+ * comes. Nothing to do in a pool of chunks.
+ */
+void cup_pool_release_ranges(cup_pool_t *pool);
+
+/*
  * Takes a live dedicated block out of the pool for good, in one step with its chunk: the caller gives the
- * memory back itself. For blocks that left the process (IPC). Errors: CUP_ERR_NOT_FOUND, CUP_ERR_INVALID (not
- * dedicated).
+ * memory back itself. For blocks that left the process (IPC). Errors: CUP_ERR_NOT_FOUND, CUP_ERR_INVALID
+ * (not dedicated).
  */
 cup_status_t cup_pool_surrender(cup_pool_t *pool, cup_addr_t addr);
 
@@ -128,8 +153,10 @@ void cup_pool_stat(cup_pool_t *pool, cup_pool_stat_t *out_stat);
 /* Walks everything and returns the first broken invariant as text, or NULL. (check.c) */
 const char *cup_pool_check(cup_pool_t *pool);
 
-/* The first chunk that is not exactly one free span (beside its guard) as text, or NULL: the law of an empty
- * pool. */
+/*
+ * The first chunk that is not exactly one free span (beside its guard), or range in which a span is neither
+ * free nor a hole, as text, or NULL: the law of an empty pool.
+ */
 const char *cup_pool_check_empty(cup_pool_t *pool);
 
 #endif /* CUP_ALLOCATOR_POOL_H */

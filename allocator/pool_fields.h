@@ -8,7 +8,7 @@
  */
 #ifndef CUP_ALLOCATOR_POOL_FIELDS_H
 #define CUP_ALLOCATOR_POOL_FIELDS_H
-#include "allocator/arena.h"
+#include "allocator/growth.h"
 #include "allocator/limbo.h"
 #include "allocator/pool.h"
 #include "allocator/slab.h"
@@ -16,11 +16,15 @@
 /* What one call can take from the stock of spans: add a chunk, then cut a span from it. */
 #define CUP_POOL_SPARE_SPANS (CUP_ARENA_ADD_SPANS + CUP_ARENA_TAKE_SPANS)
 
+typedef enum { CUP_RANGE_LARGE, CUP_RANGE_SMALL, CUP_RANGE_COUNT } cup_range_index_t;
+
 /* Set to zero at each create. */
 typedef struct cup_pool_fields {
     cup_pool_conf_t conf;
     cup_provider_t provider;
+    bool has_ranges; /* then there are no chunks, no arena but those of the ranges, nothing cached */
     cup_arena_t arena;
+    cup_range_t range[CUP_RANGE_COUNT];
     cup_slab_bin_t bins[CUP_SIZE_CLASS_COUNT];
     cup_tree_t cached; /* dedicated spans that are FREE */
     cup_limbo_t limbo;
@@ -28,6 +32,7 @@ typedef struct cup_pool_fields {
     cup_chunk_list_t idle;
     cup_stock_t spans;
     cup_stock_t slabs;
+    uint64_t growing_bytes;     /* that growths under way will commit */
     uint64_t slab_free_bytes;   /* in free blocks of slabs, but for kept ones */
     uint64_t kept_bytes;        /* spans of kept slabs: at most one a class */
     cup_pool_stat_t stat;       /* but for what cup_pool_stat() derives: idle, reserves, releases */

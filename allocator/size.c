@@ -24,6 +24,7 @@ const cup_size_class_t cup_size_classes[CUP_SIZE_CLASS_COUNT] = {
                    "8 classes per doubling");                                                             \
     _Static_assert((block) % CUP_SIZE_STEP == 0, "blocks keep the driver's spacing");                     \
     _Static_assert((slab) % CUP_SIZE_GRANULE == 0, "a slab is a span");                                   \
+    _Static_assert((slab) <= CUP_SIZE_SMALL_SPAN_MAX, "a slab is a small span");                          \
     _Static_assert((slab) >= 64 * CUP_KIB, "a slab is worth its bookkeeping");                            \
     _Static_assert((slab) / (block) >= 8, "a slab serves many requests");                                 \
     _Static_assert((slab) / (block) <= CUP_SIZE_SLAB_BLOCKS_MAX, "a slab's bitmaps hold its blocks");     \

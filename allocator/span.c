@@ -14,6 +14,7 @@ void cup_chunk_init(cup_chunk_t *chunk, cup_addr_t base, uint64_t size_bytes, bo
     atomic_store_explicit(&chunk->size_bytes, size_bytes, memory_order_relaxed);
     cup_chunk_set_pool(chunk, NULL);
     chunk->first = NULL;
+    chunk->range = NULL;
     chunk->is_dedicated = is_dedicated;
     chunk->is_idle = false;
 }

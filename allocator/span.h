@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * span - chunks and the spans that tile them.
+ * span - chunks and ranges, and the spans that tile them.
  * What:       the two structs, their links, split and merge.
  * Not here:   which span is chosen (arena.h), addresses to spans (spanmap.h), what is inside a slab
  *             (slab.h).
  * Invariants: the spans of a chunk, in list order, tile it exactly; the first of a shared chunk is its
- *             guard; no two neighbours are FREE; a dedicated chunk has one span.
+ *             guard; no two neighbours are FREE, or HOLE; a dedicated chunk has one span.
  * Threads:    the pool's lock guards every field but the three that are atomic. Both structs live in stores:
  *             a stale pointer stays a pointer to the type.
  *
@@ -30,10 +30,13 @@ typedef enum {
     CUP_SPAN_BLOCK, /* one live block */
     CUP_SPAN_LIMBO, /* one freed block that is not complete */
     CUP_SPAN_SLAB,  /* many blocks, see slab.h */
+    CUP_SPAN_HOLE,  /* of a range: whole handle places without memory */
+    CUP_SPAN_BUSY,  /* of a range: a provider call works on it; whoever planned that alone may touch it */
     CUP_SPAN_STATE_COUNT
 } cup_span_state_t;
 
 struct cup_pool;
+struct cup_range;
 struct cup_slab;
 
 typedef struct cup_chunk {
@@ -44,6 +47,7 @@ typedef struct cup_chunk {
     _Atomic(uint64_t) size_bytes;
     _Atomic(struct cup_pool *) pool;
     struct cup_span *first;
+    struct cup_range *range;     /* whose addresses these are (range.h); NULL: a chunk */
     TAILQ_ENTRY(cup_chunk) all;  /* every chunk of the pool */
     TAILQ_ENTRY(cup_chunk) idle; /* wholly free chunks, least recently freed first */
     bool is_dedicated;

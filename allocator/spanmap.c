@@ -148,26 +148,34 @@ cup_status_t cup_spanmap_cover(cup_addr_t base, uint64_t size_bytes, bool has_sp
     return status;
 }
 
-static void set_chunk(cup_chunk_t *chunk, cup_chunk_t *value)
+void cup_spanmap_publish_part(cup_chunk_t *chunk, cup_addr_t base, uint64_t size_bytes)
 {
-    cup_addr_t base = cup_chunk_base(chunk);
-    uint64_t size_bytes = cup_chunk_bytes(chunk);
     for (uint64_t done = 0; done < size_bytes; done += SLOT_BYTES) {
         slot_t *slot = find_slot(base + done);
-        CUP_ASSERT(slot && atomic_load(&slot->chunk) == (value ? NULL : chunk));
-        CUP_ASSERT(value || atomic_load(&slot->entries) == 0);
-        atomic_store_explicit(&slot->chunk, value, memory_order_release);
+        CUP_ASSERT(slot && (!atomic_load(&slot->chunk) || atomic_load(&slot->chunk) == chunk));
+        atomic_store_explicit(&slot->chunk, chunk, memory_order_release);
+    }
+}
+
+void cup_spanmap_withdraw_part(cup_chunk_t *chunk, cup_addr_t base, uint64_t size_bytes)
+{
+    for (uint64_t done = 0; done < size_bytes; done += SLOT_BYTES) {
+        slot_t *slot = find_slot(base + done);
+        if (!slot || atomic_load_explicit(&slot->chunk, memory_order_relaxed) != chunk)
+            continue;
+        CUP_ASSERT(atomic_load(&slot->entries) == 0);
+        atomic_store_explicit(&slot->chunk, NULL, memory_order_release);
     }
 }
 
 void cup_spanmap_publish(cup_chunk_t *chunk)
 {
-    set_chunk(chunk, chunk);
+    cup_spanmap_publish_part(chunk, cup_chunk_base(chunk), cup_chunk_bytes(chunk));
 }
 
 void cup_spanmap_withdraw(cup_chunk_t *chunk)
 {
-    set_chunk(chunk, NULL);
+    cup_spanmap_withdraw_part(chunk, cup_chunk_base(chunk), cup_chunk_bytes(chunk));
 }
 
 /* Entries first .. last - 1 of one leaf. */

@@ -30,6 +30,13 @@ cup_status_t cup_spanmap_cover(cup_addr_t base, uint64_t size_bytes, bool has_sp
 void cup_spanmap_publish(cup_chunk_t *chunk);
 void cup_spanmap_withdraw(cup_chunk_t *chunk);
 
+/*
+ * The same for a part of a range: what is published was covered, and may have been published before; what is
+ * withdrawn need not have been.
+ */
+void cup_spanmap_publish_part(cup_chunk_t *chunk, cup_addr_t base, uint64_t size_bytes);
+void cup_spanmap_withdraw_part(cup_chunk_t *chunk, cup_addr_t base, uint64_t size_bytes);
+
 /* The chunk whose range contains addr, or NULL. Lock-free; it may be recycled by the time it is looked at. */
 cup_chunk_t *cup_spanmap_chunk(cup_addr_t addr);
 

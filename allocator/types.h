@@ -4,7 +4,11 @@
  *
  * provider     what gives device memory: a driver behind an ops table (provider.h)
  * chunk        one reservation from the provider: shared (cut into spans) or dedicated (one block, never split)
- * span         a contiguous part of a chunk: free, a block of its own, or a slab
+ * handle       memory of the provider that can be mapped at an address of our choice, and elsewhere later
+ * range        addresses reserved in one piece, backed by handles as they are needed
+ * place        where in a range one handle can be
+ * hole         places of a range without memory
+ * span         a contiguous part of a chunk or a range: free, a block of its own, or a slab
  * slab         a span of equal blocks of one small size class
  * size class   the sizes that small requests are rounded to
  * block        what the program gets
@@ -16,6 +20,8 @@
  * guard        the first granule of a shared chunk, never handed out: a free of a chunk's own address through a
  *              door that we do not hook would release it under its neighbours
  * footprint    bytes held from the provider
+ * slack        how much more than what is live the footprint may be before free memory is moved instead of
+ *              more being asked for
  * live         bytes that the program holds, as it asked for them
  */
 #ifndef CUP_ALLOCATOR_TYPES_H

@@ -20,4 +20,29 @@ cup_status_t cup_backing_raw_reserve(CUcontext ctx, uint64_t size_bytes, cup_add
 /* cuMemFree_v2: waits for the GPU. */
 void cup_backing_raw_release(cup_addr_t base);
 
+/*
+ * vmm: one reserved range, backed by handles as it grows: no chunk borders to fragment on, and memory that can be moved and
+ * given back while the GPU is busy. Not part of a context: it outlives one, so its heap gives it back at the end. Legacy
+ * IPC, peer access and some attributes are not as natively yet (README, limits).
+ */
+typedef struct cup_backing_vmm {
+    int device;
+    CUmemAllocationProp prop; /* what a trial worked with */
+} cup_backing_vmm_t;
+
+/* Tries the whole way once. False: not on this device or driver. */
+bool cup_backing_vmm_probe(int device, cup_backing_vmm_t *out_vmm);
+
+/*
+ * The provider's range functions (allocator/provider.h says what each promises). None waits for the GPU. A move that
+ * could neither be made nor undone is CUP_ERR_INVALID.
+ */
+cup_status_t cup_backing_vmm_reserve(uint64_t size_bytes, cup_addr_t *out_base);
+void cup_backing_vmm_release(cup_addr_t base, uint64_t size_bytes);
+cup_status_t cup_backing_vmm_commit(const cup_backing_vmm_t *vmm, cup_addr_t addr, uint64_t size_bytes,
+                                    uint64_t *out_handle);
+void cup_backing_vmm_decommit(cup_addr_t addr, uint64_t size_bytes, uint64_t handle);
+cup_status_t cup_backing_vmm_move(const cup_backing_vmm_t *vmm, cup_addr_t from, cup_addr_t to,
+                                  uint64_t size_bytes, uint64_t handle);
+
 #endif /* CUP_SHIM_BACKING_H */

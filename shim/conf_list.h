@@ -16,8 +16,10 @@
       "serve only these executables (a preload enters every child process)")                                 \
     X(exclude,   EXCLUDE,   TEXT, "",         "name,…",                                                      \
       "stand aside in these executables")                                                                    \
-    X(backing,   BACKING,   WORD, "auto",     "auto|raw",                                                    \
-      "where chunks come from: raw is cuMemAlloc, auto chooses (today: raw)")                                \
+    X(backing,   BACKING,   WORD, "auto",     "auto|raw|vmm",                                                \
+      "where memory comes from: raw is cuMemAlloc; vmm one range that grows by handles, which can move and be " \
+      "given back while the GPU is busy, but whose blocks have no legacy IPC handle and no peer access yet; " \
+      "auto chooses (today: raw)")                                \
     X(free_mode, FREE,      WORD, "deferred", "deferred|sync",                                               \
       "what a free means: deferred returns at once and the memory is handed out again when the GPU is done " \
       "with it; sync waits for the GPU as the driver's own free does")                                       \

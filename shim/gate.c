@@ -122,7 +122,7 @@ static void start_locked(void)
     mark_process();
     if (strcmp(g_conf.stats.text, "0") != 0)
         atexit(report_at_exit);
-    cup_log(CUP_LOG_INFO, "pooling (backing: raw, free: %s)", g_conf.free_mode.text);
+    cup_log(CUP_LOG_INFO, "pooling (free: %s)", g_conf.free_mode.text);
     atomic_store_explicit(&g_life, READY, memory_order_release);
 }
 

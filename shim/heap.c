@@ -31,12 +31,20 @@
 #define SLACK_PERCENT 125 /* of the live peak: likewise */
 #define WAIT_MS       2   /* longest wait of one allocation while memory is not short */
 
+/* vmm: addresses are free, and every range grows on; past this slack handles move before new ones are made. */
+#define RANGE_FACTOR     4
+#define MOVE_SLACK       105
+#define MOVE_FLOOR_BYTES (64 * CUP_MIB)
+
 struct cup_heap {
     struct cup_heap *next_ended;
     CUcontext ctx;
     int device;
-    uint64_t floor_bytes, cache_bytes;
+    uint64_t total_bytes, floor_bytes, cache_bytes;
     bool is_sync; /* CUPOLA_FREE=sync */
+    bool is_vmm;
+    cup_backing_vmm_t vmm;
+    unsigned long long ctx_id; /* a context that comes back at the same address has another; 0: unknown */
     cup_pool_t *pool;
     cup_order_t *order;
     _Atomic int users;
@@ -69,12 +77,75 @@ static void release(void *self, cup_addr_t base, uint64_t size_bytes)
     cup_backing_raw_release(base);
 }
 
+static cup_status_t reserve_range(void *self, uint64_t size_bytes, cup_addr_t *out_base)
+{
+    (void)self;
+    return cup_backing_vmm_reserve(size_bytes, out_base);
+}
+
+static void release_range(void *self, cup_addr_t base, uint64_t size_bytes)
+{
+    (void)self;
+    cup_backing_vmm_release(base, size_bytes);
+}
+
+static cup_status_t commit(void *self, cup_addr_t addr, uint64_t size_bytes, uint64_t *out_handle)
+{
+    return cup_backing_vmm_commit(&((cup_heap_t *)self)->vmm, addr, size_bytes, out_handle);
+}
+
+static void decommit(void *self, cup_addr_t addr, uint64_t size_bytes, uint64_t handle)
+{
+    (void)self;
+    cup_backing_vmm_decommit(addr, size_bytes, handle);
+}
+
+static cup_status_t move(void *self, cup_addr_t from, cup_addr_t to, uint64_t size_bytes, uint64_t handle)
+{
+    cup_heap_t *heap = self;
+    cup_status_t status = cup_backing_vmm_move(&heap->vmm, from, to, size_bytes, handle);
+
+    if (status == CUP_ERR_INVALID)
+        atomic_store(&heap->is_aside, true);
+    return status;
+}
+
+static const cup_provider_t g_raw = {.reserve = reserve, .release = release};
+static const cup_provider_t g_vmm = {.range_reserve = reserve_range,
+                                     .range_release = release_range,
+                                     .commit = commit,
+                                     .decommit = decommit,
+                                     .move = move};
+
+/* What CUPOLA_BACKING asks for, as far as the device can do it. */
+static void choose_backing(cup_heap_t *heap, const cup_conf_t *conf)
+{
+    bool is_wanted = conf->backing.word == CUP_BACKING_VMM;
+
+    heap->is_vmm = is_wanted && cup_backing_vmm_probe(heap->device, &heap->vmm);
+    if (is_wanted && !heap->is_vmm)
+        cup_log(CUP_LOG_ERROR, "device %d: CUPOLA_BACKING=vmm does not work here; using raw", heap->device);
+    cup_log(CUP_LOG_INFO, "device %d: backing: %s", heap->device, heap->is_vmm ? "vmm" : "raw");
+}
+
+static cup_status_t create_pool(cup_heap_t *heap, const cup_conf_t *conf, uint64_t total_bytes)
+{
+    cup_provider_t provider = heap->is_vmm ? g_vmm : g_raw;
+    cup_pool_conf_t pool_conf = {
+        .dedicated_bytes = cup_conf_bytes(&conf->dedicated.size, heap->device, total_bytes),
+        .range_bytes = heap->is_vmm ? RANGE_FACTOR * total_bytes : 0,
+        .slack_percent = MOVE_SLACK,
+        .slack_floor_bytes = MOVE_FLOOR_BYTES,
+    };
+
+    provider.self = heap;
+    return cup_pool_create(&pool_conf, &provider, &heap->pool);
+}
+
 cup_heap_t *cup_heap_create(CUcontext ctx)
 {
     const cup_conf_t *conf = cup_gate_conf();
     cup_heap_t *heap = cup_meta_alloc(sizeof(*heap));
-    cup_provider_t provider = {reserve, release, heap};
-    cup_pool_conf_t pool_conf;
     size_t total;
     CUdevice device;
 
@@ -85,11 +156,14 @@ cup_heap_t *cup_heap_create(CUcontext ctx)
         goto free_heap;
     heap->ctx = ctx;
     heap->device = device;
+    heap->total_bytes = total;
     heap->floor_bytes = total / FLOOR_SHARE;
     heap->cache_bytes = cup_conf_bytes(&conf->cache.size, device, total);
     heap->is_sync = conf->free_mode.word == CUP_FREE_SYNC;
-    pool_conf.dedicated_bytes = cup_conf_bytes(&conf->dedicated.size, device, total);
-    if (cup_pool_create(&pool_conf, &provider, &heap->pool) != CUP_OK)
+    if (cup_drv.cuCtxGetId(ctx, &heap->ctx_id) != CUDA_SUCCESS)
+        heap->ctx_id = 0;
+    choose_backing(heap, conf);
+    if (create_pool(heap, conf, total) != CUP_OK)
         goto free_heap;
     heap->order = cup_order_create(ctx);
     if (!heap->order)
@@ -127,8 +201,10 @@ void cup_heap_leave(cup_heap_t *heap)
 {
     if (atomic_fetch_sub(&heap->users, 1) != 1 || !atomic_load(&heap->has_ended))
         return;
-    if (!atomic_exchange(&heap->is_forgotten, true))
-        cup_pool_destroy(heap->pool);
+    if (atomic_exchange(&heap->is_forgotten, true))
+        return;
+    cup_pool_release_ranges(heap->pool); /* chunks died with the context, handles did not */
+    cup_pool_destroy(heap->pool);
 }
 
 void cup_heap_end(cup_heap_t *heap)
@@ -141,11 +217,15 @@ void cup_heap_end(cup_heap_t *heap)
     cup_heap_leave(heap);
 }
 
+/* Memory of cuMemCreate outlives its context: there the context itself is asked (tests/gpu/quirks.c). */
 bool cup_heap_has_memory(cup_heap_t *heap)
 {
     cup_addr_t base;
     size_t size;
+    unsigned long long id;
 
+    if (heap->is_vmm)
+        return cup_drv.cuCtxGetId(heap->ctx, &id) == CUDA_SUCCESS && id == heap->ctx_id;
     return cup_pool_any_chunk(heap->pool, &base) &&
            cup_drv.cuMemGetAddressRange_v2(NULL, &size, base) == CUDA_SUCCESS;
 }
@@ -208,7 +288,8 @@ static bool alloc_from_pool(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *o
 
 static bool is_over_budget(const cup_heap_t *heap, const cup_pool_stat_t *stat, uint64_t size_bytes)
 {
-    uint64_t budget = stat->live_peak_bytes / 100 * SLACK_PERCENT;
+    uint64_t live = stat->live_bytes + size_bytes;
+    uint64_t budget = (live > stat->live_peak_bytes ? live : stat->live_peak_bytes) / 100 * SLACK_PERCENT;
 
     if (budget < heap->floor_bytes)
         budget = heap->floor_bytes;
@@ -273,8 +354,11 @@ static bool alloc_by_giving_back(cup_heap_t *heap, uint64_t size_bytes, cup_addr
 
 static bool alloc_by_growing(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr)
 {
-    cup_status_t status = cup_pool_grow(heap->pool, size_bytes, false, out_addr);
+    cup_status_t status;
 
+    if (size_bytes > heap->total_bytes)
+        return false; /* or handles would be made until the device is full, only to be given back */
+    status = cup_pool_grow(heap->pool, size_bytes, false, out_addr);
     if (status == CUP_ERR_OOM || status == CUP_ERR_DRIVER) { /* whatever it was, it passes or comes again */
         if (!alloc_by_draining(heap, size_bytes, out_addr) &&
             !alloc_by_giving_back(heap, size_bytes, out_addr))

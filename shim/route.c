@@ -172,7 +172,7 @@ CUresult cup_route_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
         return cup_drv.cuIpcGetMemHandle(handle, dptr);
     cup_log(CUP_LOG_ERROR,
             "an IPC handle was asked for a pooled block of %llu bytes, which shares its driver "
-            "allocation; set CUPOLA_DEDICATED=1 to give each block its own",
+            "allocation; set CUPOLA_BACKING=raw CUPOLA_DEDICATED=1 to give each block its own",
             (unsigned long long)info.size_bytes);
     return CUDA_ERROR_NOT_SUPPORTED;
 }

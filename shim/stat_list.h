@@ -14,8 +14,9 @@
     X(pass_allocs,   "allocations that went to the driver as they were")                                     \
     X(pass_frees,    "frees that went to the driver as they were (foreign or null pointers)")                \
     X(bad_frees,     "frees inside our memory that name no live block: answered as the driver does")         \
-    X(driver_allocs, "cuMemAlloc calls that we made for chunks, and those passed on")                        \
-    X(driver_frees,  "cuMemFree calls that we made for chunks, and those passed on")                         \
+    X(driver_allocs, "cuMemAlloc and cuMemCreate calls that we made, and those passed on")                        \
+    X(driver_frees,  "cuMemFree and cuMemRelease calls that we made, and those passed on")                         \
+    X(moves,         "handles unmapped and mapped elsewhere")                                                \
     X(points,        "order points recorded")                                                                \
     X(polls,         "times that we asked the driver which points are complete")                             \
     X(waits,         "times that a call waited on the host for a point")                                     \

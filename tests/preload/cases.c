@@ -188,6 +188,36 @@ static void rescue(void)
     REQUIRE(softcuda_calls("cuMemAlloc_v2") < 12);
 }
 
+/* vmm: a large request takes its memory from small holes, but never from under work that still runs. */
+static void moves(void)
+{
+    enum { COUNT = 10, BYTES = 20 << 20 };
+    CUstream busy = client_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr block[COUNT], big;
+    uint64_t creates, maps;
+
+    for (int i = 0; i < COUNT; i++)
+        block[i] = client_alloc(BYTES);
+    client_spin(busy, 30000);
+    for (int i = 1; i < COUNT; i += 2) {
+        client_fill(busy, block[i], 1 << 20, (uint64_t)i);
+        REQUIRE(cuMemFree(block[i]) == CUDA_SUCCESS);
+    }
+    big = client_alloc(90 << 20); /* the holes are still written to: this is new memory */
+    REQUIRE(softcuda_unmap_violations() == 0);
+    client_fill(busy, big, 90 << 20, 77);
+    REQUIRE(cuMemFree(big) == CUDA_SUCCESS);
+    REQUIRE(cuStreamSynchronize(busy) == CUDA_SUCCESS);
+    churn(40, 4096);
+    creates = softcuda_calls("cuMemCreate");
+    maps = softcuda_calls("cuMemMap");
+    big = client_alloc(160 << 20); /* larger than any hole, smaller than all of them */
+    client_fill(busy, big, 160 << 20, 78);
+    REQUIRE(softcuda_calls("cuMemMap") - maps > softcuda_calls("cuMemCreate") - creates);
+    REQUIRE(cuStreamSynchronize(busy) == CUDA_SUCCESS);
+    REQUIRE(softcuda_unmap_violations() == 0);
+}
+
 /* ---- captures ---- */
 
 static void capture_mode(CUstreamCaptureMode mode)
@@ -258,11 +288,11 @@ static void reset(void)
     REQUIRE(cuCtxSetCurrent(context) == CUDA_SUCCESS);
     softcuda_reset_counters();
     again = client_alloc(4096);
-    REQUIRE(driver_calls() == 1); /* a new pool: the old chunk is gone */
+    REQUIRE(driver_calls() >= 1); /* a new pool: the old memory is gone */
     client_fill(NULL, again, 4096, 3);
     REQUIRE(cuMemFree(again) == CUDA_SUCCESS);
     churn(100, 4096);
-    REQUIRE(driver_calls() < 4);
+    REQUIRE(driver_calls() < 5);
 }
 
 static void two_contexts(void)
@@ -276,8 +306,8 @@ static void two_contexts(void)
     REQUIRE(cuCtxCreate(&second, NULL, 0, 0) == CUDA_SUCCESS);
     b = client_alloc(4096);
     calls = driver_calls();
-    REQUIRE(calls == 2);                   /* a chunk each */
-    REQUIRE(cuMemFree(a) == CUDA_SUCCESS); /* with the other context current, as natively */
+    REQUIRE(calls >= 2 && calls <= 2 + 2 * TRIAL_CALLS); /* memory for each */
+    REQUIRE(cuMemFree(a) == CUDA_SUCCESS);               /* with the other context current, as natively */
     REQUIRE(cuCtxPopCurrent(&popped) == CUDA_SUCCESS && popped == second);
     REQUIRE(cuMemFree(b) == CUDA_SUCCESS);
     REQUIRE(cuMemFree(b) == CUDA_ERROR_INVALID_VALUE);
@@ -285,6 +315,26 @@ static void two_contexts(void)
     REQUIRE(cuMemFree(b) != CUDA_SUCCESS);
     churn(100, 4096);
     REQUIRE(driver_calls() <= calls + 1);
+}
+
+/* Whatever the pool held of a context is free again after its end, also what does not die with a context by itself. */
+static void gives_back(void)
+{
+    CUcontext context, popped;
+    uint64_t before = softcuda_held_bytes();
+
+    for (int i = 0; i < 20; i++) {
+        CUdeviceptr kept;
+
+        REQUIRE(cuCtxCreate(&context, NULL, 0, 0) == CUDA_SUCCESS);
+        kept = client_alloc(40 << 20);
+        REQUIRE(cuMemsetD8Async(kept, 5, 1 << 20, NULL) == CUDA_SUCCESS);
+        churn(50, 1 << 20);
+        REQUIRE(softcuda_held_bytes() >= before + ((uint64_t)40 << 20));
+        REQUIRE(cuCtxPopCurrent(&popped) == CUDA_SUCCESS);
+        REQUIRE(cuCtxDestroy(context) == CUDA_SUCCESS);
+        REQUIRE(softcuda_held_bytes() == before);
+    }
 }
 
 /* An asynchronous error comes back from the first call that asks the driver; nothing is reused afterwards. */
@@ -381,7 +431,7 @@ static void at_exit(void)
 {
     atexit(free_late);
     g_late_block = client_alloc(4096);
-    REQUIRE(driver_calls() == 1);
+    REQUIRE(driver_calls() >= 1 && driver_calls() <= 1 + TRIAL_CALLS);
 }
 
 /* The driver has shut down before the program's own exit handlers run. */
@@ -398,7 +448,7 @@ static void after_driver(void)
 {
     atexit(free_deinitialized);
     g_late_block = client_alloc(4096);
-    REQUIRE(driver_calls() == 1);
+    REQUIRE(driver_calls() >= 1 && driver_calls() <= 1 + TRIAL_CALLS);
 }
 
 /* ---- the table ---- */
@@ -414,10 +464,12 @@ static void after_driver(void)
     X(ipc)                \
     X(not_early)          \
     X(rescue)             \
+    X(moves)              \
     X(captures)           \
     X(captures_abandoned) \
     X(reset)              \
     X(two_contexts)       \
+    X(gives_back)         \
     X(sticky)             \
     X(other_thread)       \
     X(forked)             \

@@ -23,11 +23,24 @@
 #define CODE_MAX 2
 #endif
 
-static const char *const g_symbol[] = {
-    "cuCtxGetCurrent",       "cuCtxGetDevice",     "cuDeviceTotalMem_v2",
-    "cuEventCreate",         "cuCtxRecordEvent",   "cuEventQuery",
-    "cuPointerGetAttribute", "cuMemAlloc_v2",      "cuThreadExchangeStreamCaptureMode",
-    "cuCtxPushCurrent_v2",   "cuCtxPopCurrent_v2", "cuMemFree_v2",
+static const char *const g_raw[] = {
+    "cuCtxGetCurrent",
+    "cuCtxGetDevice",
+    "cuDeviceTotalMem_v2",
+    "cuEventCreate",
+    "cuCtxRecordEvent",
+    "cuEventQuery",
+    "cuCtxPushCurrent_v2",
+    "cuCtxPopCurrent_v2",
+    "cuThreadExchangeStreamCaptureMode",
+    "cuMemAlloc_v2",
+    "cuMemFree_v2",
+    "cuPointerGetAttribute",
+    NULL,
+};
+static const char *const g_vmm[] = {
+    "cuCtxGetId",     "cuMemAddressReserve", "cuMemCreate",  "cuMemMap",
+    "cuMemSetAccess", "cuMemUnmap",          "cuMemRelease", NULL,
 };
 
 static uint64_t *g_calls; /* shared with the children: calls of the symbol in a run without a failure */
@@ -98,22 +111,25 @@ static void run(const char *symbol, uint64_t nth, int code)
     }
 }
 
-int main(void)
+/* faults [vmm]: the calls of one backing; CUPOLA_BACKING says the same. */
+int main(int argc, char **argv)
 {
+    const char *const *symbol = argc > 1 && strcmp(argv[1], "vmm") == 0 ? g_vmm : g_raw;
+
     static const int codes[] = {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY};
 
     g_calls = mmap(NULL, sizeof(*g_calls), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     REQUIRE(g_calls != MAP_FAILED);
-    for (size_t i = 0; i < sizeof(g_symbol) / sizeof(g_symbol[0]); i++) {
+    for (; *symbol; symbol++) {
         uint64_t reached;
 
-        run(g_symbol[i], 0, 0);
+        run(*symbol, 0, 0);
         reached = *g_calls;
-        fprintf(stderr, "%s: %llu calls\n", g_symbol[i], (unsigned long long)reached);
+        fprintf(stderr, "%s: %llu calls\n", *symbol, (unsigned long long)reached);
         REQUIRE(reached > 0);
         for (uint64_t nth = 1; nth <= reached && nth <= NTH_MAX; nth++)
             for (size_t c = 0; c < CODE_MAX; c++)
-                run(g_symbol[i], nth, codes[c]);
+                run(*symbol, nth, codes[c]);
     }
     return 0;
 }

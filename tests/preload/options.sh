@@ -60,6 +60,8 @@ verdict 'an unknown variable: one line' 1 "$(grep -c 'unknown variable CUPOLA_NO
 
 check 'BACKING=raw' "$pooled" CUPOLA_BACKING=raw CUPOLA_LOG=info
 verdict 'BACKING is said' 1 "$(grep -c 'backing: raw' "$dir/err")"
+check 'BACKING=vmm' "$pooled" CUPOLA_BACKING=vmm CUPOLA_LOG=info
+verdict 'BACKING=vmm is said' 1 "$(grep -c 'backing: vmm' "$dir/err")"
 check 'LOG to a file' "$pooled" CUPOLA_LOG=info:"$dir/log.%p.%q{TAG}" TAG=x
 verdict 'LOG: nothing on stderr' '' "$(cat "$dir/err")"
 verdict 'LOG: in the file' 1 "$(cat "$dir"/log.[0-9]*.x | grep -c pooling)"

@@ -3,8 +3,9 @@
  * pool law - random histories against a model that knows every block.
  * What:       no two blocks that are live or incomplete overlap; alignment; exact answers to double,
  *             interior and foreign frees and to look-ups; nothing is handed out before its stamp is
- *             complete; in the end each chunk is one free span. The same with four threads on one pool,
- *             each proving that its blocks are its own.
+ *             complete; in the end each chunk is one free span. Over ranges also: the handles behind a
+ *             block stay the same until it is complete. The same with four threads on one pool, each
+ *             proving that its blocks are its own.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -24,7 +25,7 @@ enum { STEPS = 4000 }; /* these histories have one thread: other builds run them
 #else
 enum { STEPS = 30000 };
 #endif
-enum { BLOCKS_MAX = 1500, CHECK_EVERY = 1000 };
+enum { BLOCKS_MAX = 1500, CHECK_EVERY = 1000, DEPTH_MAX = 4 };
 
 #define DEDICATED_BYTES (2 * CUP_MIB)
 #define LIMIT_BYTES     (512 * CUP_MIB) /* small enough that histories run out of memory now and then */
@@ -33,6 +34,7 @@ typedef struct block {
     cup_addr_t addr;
     uint64_t size_bytes;
     cup_point_t stamp; /* 0: live */
+    uint64_t mark;     /* of the handles behind it; 0 over chunks */
 } block_t;
 
 typedef struct law {
@@ -43,8 +45,27 @@ typedef struct law {
     size_t blocks;
     uint64_t live_bytes, live_blocks;
     cup_point_t open, completed;
+    cup_pool_conf_t conf;
     unsigned size_log2; /* sizes of this history are 1 .. 2^this */
+    int depth;          /* steps inside provider calls of steps */
 } law_t;
+
+static bool has_ranges(const law_t *law)
+{
+    return law->conf.range_bytes > 0;
+}
+
+static bool is_dedicated(const law_t *law, uint64_t size_bytes)
+{
+    return !has_ranges(law) && size_bytes >= DEDICATED_BYTES;
+}
+
+/* Nothing was moved or replaced under a block that is live or not complete. */
+static void check_mark(law_t *law, const block_t *block)
+{
+    if (has_ranges(law))
+        CHECK_EQ(cup_fake_mark(&law->fake, block->addr, block->size_bytes), block->mark);
+}
 
 static const block_t *overlapping(const law_t *law, cup_addr_t addr, uint64_t size_bytes)
 {
@@ -56,9 +77,9 @@ static const block_t *overlapping(const law_t *law, cup_addr_t addr, uint64_t si
     return NULL;
 }
 
-static uint64_t alignment_of(uint64_t size_bytes)
+static uint64_t alignment_of(const law_t *law, uint64_t size_bytes)
 {
-    if (size_bytes >= DEDICATED_BYTES)
+    if (is_dedicated(law, size_bytes))
         return CUP_CHUNK_ALIGN;
     if (size_bytes >= 64 * CUP_KIB)
         return 64 * CUP_KIB;
@@ -92,8 +113,10 @@ static void do_alloc(law_t *law)
     const block_t *other = overlapping(law, addr, size_bytes);
     CHECK_MSG(!other, "%#" PRIx64 "+%#" PRIx64 " overlaps %#" PRIx64 " stamp %" PRIu64, addr, size_bytes,
               other->addr, other->stamp);
-    CHECK_EQ(addr % alignment_of(size_bytes), 0);
-    law->block[law->blocks++] = (block_t){addr, size_bytes, 0};
+    CHECK_EQ(addr % alignment_of(law, size_bytes), 0);
+    uint64_t mark = has_ranges(law) ? cup_fake_mark(&law->fake, addr, size_bytes) : 0;
+    CHECK(mark || !has_ranges(law));
+    law->block[law->blocks++] = (block_t){addr, size_bytes, 0, mark};
     law->live_bytes += size_bytes;
     law->live_blocks++;
 }
@@ -133,25 +156,26 @@ static void do_find(law_t *law, const block_t *block)
 {
     cup_addr_t addr = block->addr + cup_rng_below(&law->rng, block->size_bytes);
     cup_block_info_t info;
+    check_mark(law, block);
     CHECK(cup_pool_owner(addr) == law->pool);
     CHECK_EQ(cup_pool_find(addr, &info), block->stamp == 0);
     if (block->stamp != 0)
         return;
     CHECK(info.pool == law->pool && info.base == block->addr && info.size_bytes == block->size_bytes);
-    CHECK_EQ(info.is_dedicated, block->size_bytes >= DEDICATED_BYTES);
+    CHECK_EQ(info.is_dedicated, is_dedicated(law, block->size_bytes));
 }
 
 static void do_surrender(law_t *law, size_t i)
 {
     const block_t block = law->block[i];
-    bool is_dedicated = block.size_bytes >= DEDICATED_BYTES;
+    bool is_own = is_dedicated(law, block.size_bytes);
     cup_pool_stat_t before, after;
     cup_pool_stat(law->pool, &before);
-    CHECK_EQ(cup_pool_surrender(law->pool, block.addr), block.stamp    ? CUP_ERR_NOT_FOUND
-                                                        : is_dedicated ? CUP_OK
-                                                                       : CUP_ERR_INVALID);
+    CHECK_EQ(cup_pool_surrender(law->pool, block.addr), block.stamp ? CUP_ERR_NOT_FOUND
+                                                        : is_own    ? CUP_OK
+                                                                    : CUP_ERR_INVALID);
     cup_pool_stat(law->pool, &after);
-    if (block.stamp || !is_dedicated)
+    if (block.stamp || !is_own)
         return;
     cup_fake_release(&law->fake, block.addr, before.footprint_bytes - after.footprint_bytes);
     law->live_bytes -= block.size_bytes;
@@ -163,7 +187,7 @@ static void step(law_t *law)
 {
     uint64_t dice = cup_rng_below(&law->rng, 100);
     size_t i = law->blocks ? cup_rng_below(&law->rng, law->blocks) : 0;
-    if (law->blocks == 0 || (dice < 48 && law->blocks < BLOCKS_MAX))
+    if (law->blocks == 0 || (dice < 48 && law->blocks < BLOCKS_MAX - DEPTH_MAX))
         do_alloc(law);
     else if (dice < 85)
         do_free(law, i);
@@ -179,19 +203,37 @@ static void step(law_t *law)
         cup_pool_trim(law->pool, cup_rng_size(&law->rng, 28));
 }
 
+/* As if another thread came in the middle of a provider call: the pool is sound and can do everything. */
+static void step_inside(void *argument)
+{
+    law_t *law = argument;
+    if (law->depth == DEPTH_MAX || cup_rng_below(&law->rng, 2))
+        return;
+    law->depth++;
+    if (cup_rng_below(&law->rng, 16) == 0)
+        CHECK_SOUND(cup_pool_check(law->pool));
+    step(law);
+    law->depth--;
+}
+
 static void compare(law_t *law)
 {
     cup_pool_stat_t stat;
     uint64_t limbo_blocks = 0;
     cup_pool_stat(law->pool, &stat);
-    for (size_t i = 0; i < law->blocks; i++)
+    for (size_t i = 0; i < law->blocks; i++) {
         limbo_blocks += law->block[i].stamp != 0;
+        check_mark(law, &law->block[i]);
+    }
     CHECK_EQ(stat.live_bytes, law->live_bytes);
     CHECK_EQ(stat.live_blocks, law->live_blocks);
     CHECK(stat.limbo_blocks >= limbo_blocks);
     CHECK_EQ(stat.footprint_bytes, law->fake.held_bytes);
     CHECK_EQ(stat.reserves, law->fake.reserves);
     CHECK_EQ(stat.releases, law->fake.releases);
+    CHECK_EQ(stat.commits, law->fake.commits);
+    CHECK_EQ(stat.decommits, law->fake.decommits);
+    CHECK_EQ(stat.moves, law->fake.moves);
     CHECK(stat.footprint_bytes >= stat.idle_bytes + stat.live_bytes + stat.limbo_bytes);
     CHECK_EQ(law->fake.faults, 0);
     CHECK_SOUND(cup_pool_check(law->pool));
@@ -206,44 +248,110 @@ static void finish(law_t *law)
     CHECK_EQ(cup_pool_oldest_stamp(law->pool), 0);
     CHECK_SOUND(cup_pool_check_empty(law->pool));
     cup_pool_trim(law->pool, UINT64_MAX);
+    CHECK_SOUND(cup_pool_check_empty(law->pool));
     CHECK_EQ(law->fake.held_ranges, 0);
+    CHECK(law->fake.held_bytes == 0 || law->conf.is_pinned_possible);
+    cup_pool_release_ranges(law->pool);
+    CHECK(law->fake.held_bytes == 0 && law->fake.held_addresses == 0);
     CHECK_EQ(law->fake.faults, 0);
     cup_pool_destroy(law->pool);
 }
 
-static void run_history(uint64_t seed, unsigned size_log2)
+typedef struct outcome {
+    uint64_t commits, moves, decommits;
+} outcome_t;
+
+static outcome_t run_history(uint64_t seed, unsigned size_log2, uint64_t limit_bytes, cup_pool_conf_t conf,
+                             void (*on_call)(void *law))
 {
     law_t *law = calloc(1, sizeof *law);
-    cup_pool_conf_t conf = {DEDICATED_BYTES};
     CHECK(law);
-    fprintf(stderr, "pool_law: CUP_SEED=%" PRIu64 " sizes to 2^%u\n", seed, size_log2);
+    fprintf(stderr, "pool_law: CUP_SEED=%" PRIu64 " sizes to 2^%u, ranges of %" PRIu64 " bytes\n", seed,
+            size_log2, conf.range_bytes);
     law->rng.state = seed;
     law->open = 1;
     law->size_log2 = size_log2;
-    cup_fake_init(&law->fake, LIMIT_BYTES);
-    cup_provider_t ops = cup_fake_ops(&law->fake);
-    CHECK_EQ(cup_pool_create(&conf, &ops, &law->pool), CUP_OK);
+    law->conf = conf;
+    cup_fake_init(&law->fake, limit_bytes);
+    law->fake.on_call = on_call;
+    law->fake.on_call_argument = law;
+    cup_provider_t ops = has_ranges(law) ? cup_fake_range_ops(&law->fake) : cup_fake_ops(&law->fake);
+    CHECK_EQ(cup_pool_create(&law->conf, &ops, &law->pool), CUP_OK);
     for (int i = 1; i <= STEPS; i++) {
         step(law);
         if (i % CHECK_EVERY == 0)
             compare(law);
     }
+    law->fake.on_call = NULL;
     finish(law);
+    outcome_t outcome = {law->fake.commits, law->fake.moves, law->fake.decommits};
     free(law);
+    return outcome;
 }
+
+static const cup_pool_conf_t conf_chunks = {.dedicated_bytes = DEDICATED_BYTES};
+static const cup_pool_conf_t conf_ranges = {.range_bytes = 4 * CUP_GIB, .slack_percent = 105};
 
 TEST(pool_law, random_histories)
 {
     for (uint64_t seed = 1; seed <= 4; seed++) {
-        run_history(seed, 14);
-        run_history(seed, 20);
-        run_history(seed, 25);
+        run_history(seed, 14, LIMIT_BYTES, conf_chunks, NULL);
+        run_history(seed, 20, LIMIT_BYTES, conf_chunks, NULL);
+        run_history(seed, 25, LIMIT_BYTES, conf_chunks, NULL);
     }
+}
+
+TEST(pool_law, random_histories_over_ranges)
+{
+    outcome_t sum = {0};
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        for (unsigned size_log2 = 14; size_log2 <= 26; size_log2 += 6) {
+            cup_pool_conf_t conf = conf_ranges;
+            conf.slack_percent = seed % 2 ? 100 : 150;
+            conf.slack_floor_bytes = seed == 3 ? LIMIT_BYTES : 0; /* then only the limit makes it move */
+            outcome_t outcome = run_history(seed, size_log2, LIMIT_BYTES, conf, NULL);
+            sum.moves += outcome.moves;
+            sum.decommits += outcome.decommits;
+        }
+    }
+    CHECK(sum.moves > 100 && sum.decommits > 100);
+}
+
+/* Ranges so large that all sizes of handles are there, and so small that they end. */
+TEST(pool_law, random_histories_over_all_handle_sizes)
+{
+    cup_pool_conf_t conf = conf_ranges;
+    conf.range_bytes = 12 * CUP_GIB;
+    CHECK(run_history(5, 31, 64 * CUP_GIB, conf, NULL).moves > 0);
+    conf.handle_bytes = 10 * CUP_MIB;
+    CHECK(run_history(6, 25, LIMIT_BYTES, conf, NULL).moves > 0);
+}
+
+TEST(pool_law, random_histories_inside_provider_calls)
+{
+    for (uint64_t seed = 11; seed <= 14; seed++) {
+        cup_pool_conf_t conf = conf_ranges;
+        conf.slack_floor_bytes = seed % 2 ? LIMIT_BYTES : 0;
+        CHECK(run_history(seed, 24, LIMIT_BYTES, conf, step_inside).moves > 0);
+        run_history(seed, 20, LIMIT_BYTES, conf, step_inside);
+        run_history(seed, 22, LIMIT_BYTES, conf_chunks, step_inside);
+    }
+}
+
+TEST(pool_law, pinned_memory_stays_where_it_is)
+{
+    cup_pool_conf_t conf = conf_ranges;
+    conf.is_pinned_possible = true;
+    outcome_t outcome = run_history(8, 22, CUP_GIB, conf, NULL);
+    CHECK_EQ(outcome.moves, 0);
+    CHECK(outcome.commits > 0);
 }
 
 TEST(pool_law, history_of_the_given_seed)
 {
-    run_history(cup_rng_seed(20261130), 22);
+    run_history(cup_rng_seed(20261130), 22, LIMIT_BYTES, conf_chunks, NULL);
+    run_history(cup_rng_seed(20261130), 24, LIMIT_BYTES, conf_ranges, NULL);
+    run_history(cup_rng_seed(20261130), 23, LIMIT_BYTES, conf_ranges, step_inside);
 }
 
 /* ---- threads ---- */
@@ -256,6 +364,8 @@ enum { THREADS = 4, THREAD_BLOCKS = 64, THREAD_STEPS = 4000 };
 /* What the threads share: a cell for each 512 bytes of the fake device. */
 typedef struct shadow {
     cup_pool_t *pool;
+    cup_fake_provider_t *fake;
+    bool has_ranges;
     cup_addr_t base;
     _Atomic(uint32_t) *cell;
     _Atomic(uint32_t) open,
@@ -281,8 +391,14 @@ static uint64_t cells_in(const block_t *block)
     return (block->size_bytes + 511) / 512;
 }
 
+static uint64_t mark_of(worker_t *worker, const block_t *block)
+{
+    return worker->shadow->has_ranges ? cup_fake_mark(worker->shadow->fake, block->addr, block->size_bytes)
+                                      : 0;
+}
+
 /* All its cells must be dead, and their stamps complete. */
-static const char *claim(worker_t *worker, const block_t *block)
+static const char *claim(worker_t *worker, block_t *block)
 {
     _Atomic(uint32_t) *cell = cells_of(worker->shadow, block);
     if (block->addr < worker->shadow->base ||
@@ -295,12 +411,15 @@ static const char *claim(worker_t *worker, const block_t *block)
         if (old > atomic_load(&worker->shadow->completed))
             return "handed out before its stamp was complete";
     }
-    return NULL;
+    block->mark = mark_of(worker, block);
+    return block->mark || !worker->shadow->has_ranges ? NULL : "handed out without memory";
 }
 
 static const char *disclaim(worker_t *worker, const block_t *block, uint32_t stamp)
 {
     _Atomic(uint32_t) *cell = cells_of(worker->shadow, block);
+    if (mark_of(worker, block) != block->mark)
+        return "a live block's memory was moved";
     for (uint64_t i = 0; i < cells_in(block); i++)
         if (atomic_exchange(&cell[i], stamp) != (CELL_LIVE | worker->id))
             return "somebody else was in a live block";
@@ -372,18 +491,22 @@ static void *work(void *argument)
 }
 
 /* A first reservation tells where the fake device begins. */
-static void shadow_init(shadow_t *shadow, cup_fake_provider_t *fake)
+static void shadow_init(shadow_t *shadow, cup_fake_provider_t *fake, bool over_ranges)
 {
-    cup_pool_conf_t conf = {DEDICATED_BYTES};
-    cup_provider_t ops = cup_fake_ops(fake);
+    cup_pool_conf_t conf = {.dedicated_bytes = DEDICATED_BYTES, .slack_percent = 100};
+    cup_provider_t ops = over_ranges ? cup_fake_range_ops(fake) : cup_fake_ops(fake);
     CHECK_EQ(ops.reserve(fake, CUP_CHUNK_ALIGN, &shadow->base), CUP_OK);
     cup_fake_release(fake, shadow->base, CUP_CHUNK_ALIGN);
+    conf.range_bytes = over_ranges ? CUP_GIB : 0;
     CHECK_EQ(cup_pool_create(&conf, &ops, &shadow->pool), CUP_OK);
+    shadow->fake = fake;
+    shadow->has_ranges = over_ranges;
+    atomic_store(&shadow->completed, 0);
     atomic_store(&shadow->open, 1);
     CHECK((shadow->cell = calloc(SHADOW_BYTES / 512, sizeof *shadow->cell)));
 }
 
-TEST(pool_law, four_threads_own_their_blocks)
+static void run_threads(bool over_ranges)
 {
     static cup_fake_provider_t fake;
     static worker_t worker[THREADS];
@@ -391,7 +514,7 @@ TEST(pool_law, four_threads_own_their_blocks)
     uint64_t seed = cup_rng_seed(7);
     fprintf(stderr, "pool_law: threads, CUP_SEED=%" PRIu64 "\n", seed);
     cup_fake_init(&fake, 256 * CUP_MIB);
-    shadow_init(&shadow, &fake);
+    shadow_init(&shadow, &fake, over_ranges);
     for (uint32_t i = 0; i < THREADS; i++) {
         worker[i] = (worker_t){.shadow = &shadow, .rng = {seed + i}, .id = i + 1};
         CHECK_EQ(pthread_create(&worker[i].thread, NULL, work, &worker[i]), 0);
@@ -403,10 +526,22 @@ TEST(pool_law, four_threads_own_their_blocks)
     cup_pool_complete(shadow.pool, CUP_POINT_MAX);
     CHECK_SOUND(cup_pool_check_empty(shadow.pool));
     cup_pool_trim(shadow.pool, UINT64_MAX);
-    CHECK_EQ(fake.held_ranges, 0);
+    CHECK_EQ(fake.held_bytes, 0);
+    CHECK(!over_ranges || fake.moves > 0);
+    cup_pool_release_ranges(shadow.pool);
     CHECK_EQ(fake.faults, 0);
     cup_pool_destroy(shadow.pool);
     free(shadow.cell);
+}
+
+TEST(pool_law, four_threads_own_their_blocks)
+{
+    run_threads(false);
+}
+
+TEST(pool_law, four_threads_own_their_blocks_over_ranges)
+{
+    run_threads(true);
 }
 
 /* ---- look-ups while pools come and go ---- */
@@ -432,14 +567,15 @@ static void *watch(void *argument)
     return NULL;
 }
 
-TEST(pool_law, look_ups_survive_the_end_of_pools)
+static void look_up_while_pools_end(bool over_ranges)
 {
     static cup_fake_provider_t fake;
     static watcher_t watcher;
     cup_rng_t rng = {cup_rng_seed(9)};
-    cup_pool_conf_t conf = {DEDICATED_BYTES};
+    cup_pool_conf_t conf = over_ranges ? conf_ranges : conf_chunks;
     cup_fake_init(&fake, CUP_GIB);
-    cup_provider_t ops = cup_fake_ops(&fake);
+    cup_provider_t ops = over_ranges ? cup_fake_range_ops(&fake) : cup_fake_ops(&fake);
+    memset(&watcher, 0, sizeof watcher);
     atomic_store(&watcher.addr, CUP_MIB);
     CHECK_EQ(pthread_create(&watcher.thread, NULL, watch, &watcher), 0);
     /* 500 rounds; more only while the watcher has not been given the CPU yet. */
@@ -456,12 +592,20 @@ TEST(pool_law, look_ups_survive_the_end_of_pools)
         }
         CHECK_SOUND(cup_pool_check(pool));
         cup_pool_destroy(pool);
-        for (size_t r = 0; r < fake.ranges; r++) /* the memory died with its context */
-            if (fake.range[r].is_held)
-                cup_fake_release(&fake, fake.range[r].base, fake.range[r].size_bytes);
+        cup_fake_release_all(&fake); /* the memory died with its context */
     }
     atomic_store(&watcher.addr, 0);
     pthread_join(watcher.thread, NULL);
     CHECK_EQ(fake.faults, 0);
     CHECK_MSG(watcher.owned > 0, "the watcher saw nothing: found %" PRIu64, watcher.found);
+}
+
+TEST(pool_law, look_ups_survive_the_end_of_pools)
+{
+    look_up_while_pools_end(false);
+}
+
+TEST(pool_law, look_ups_survive_the_end_of_pools_of_ranges)
+{
+    look_up_while_pools_end(true);
 }

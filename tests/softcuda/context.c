@@ -239,7 +239,11 @@ static CUresult synchronize(CUcontext handle)
 
     if (status == CUDA_SUCCESS)
         status = sc_capture_check_context(ctx);
-    return status == CUDA_SUCCESS ? sc_ctx_drain(ctx) : status;
+    if (status == CUDA_SUCCESS)
+        status = sc_ctx_drain(ctx);
+    sc_time_waited();
+    sc_time_take(SC_TIME_SYNCHRONIZE, 0);
+    return status;
 }
 
 SC_EXPORT CUresult cuCtxSynchronize(void)

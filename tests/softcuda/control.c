@@ -119,6 +119,7 @@ CUresult sc_enter(sc_entry_t index, bool *out_is_locked)
         return CUDA_ERROR_NOT_INITIALIZED;
     if (sc_thread()->is_in_host_fn)
         return CUDA_ERROR_NOT_PERMITTED;
+    sc_time_enter();
     pthread_mutex_lock(&sc.lock);
     status = check_context(entry->needs);
     if (status != CUDA_SUCCESS)
@@ -129,8 +130,10 @@ CUresult sc_enter(sc_entry_t index, bool *out_is_locked)
 
 void sc_leave(const bool *is_locked)
 {
-    if (*is_locked)
-        pthread_mutex_unlock(&sc.lock);
+    if (!*is_locked)
+        return;
+    pthread_mutex_unlock(&sc.lock);
+    sc_time_leave();
 }
 
 static uint64_t env_number(const char *name, uint64_t otherwise)
@@ -150,12 +153,14 @@ CUresult sc_read_env(void)
 {
     uint64_t devices = env_number("SOFTCUDA_DEVICES", 1);
     uint64_t memory = env_number("SOFTCUDA_MEMORY", 4ull << 30);
+    const char *latency = getenv("SOFTCUDA_LATENCY");
 
     sc.device_count = (int)(devices < SC_DEVICES_MAX ? devices : SC_DEVICES_MAX);
     if (sc.memory == 0) /* softcuda_set_memory may have come first */
         sc.memory = memory;
     sc.seed = env_number("SOFTCUDA_SEED", 1);
-    sc.delay_us = env_number("SOFTCUDA_DELAY_US", 200);
+    sc.has_latency = strcmp(latency ? latency : "", "h200") == 0;
+    sc.delay_us = env_number("SOFTCUDA_DELAY_US", sc.has_latency ? 0 : 200);
     if (env_number("SOFTCUDA_STRICT", 0) == 1)
         atexit(report_at_exit);
     return CUDA_SUCCESS;

@@ -12,21 +12,18 @@ typedef struct {
     bool is_sync;
     CUstream handle;
     sc_null_t null;
+    bool is_peer; /* reaches every device's memory */
 } where_t;
 
 /* Host memory that is not pinned. */
 static bool is_pageable(uint64_t addr)
 {
-    uint64_t slot;
-
-    return !sc_heap_slot(addr, &slot) && !sc_host_find(addr);
+    return !sc_is_device_address(addr) && !sc_host_find(addr);
 }
 
 static bool is_host(uint64_t addr)
 {
-    uint64_t slot;
-
-    return !sc_heap_slot(addr, &slot);
+    return !sc_is_device_address(addr);
 }
 
 static uint64_t span(size_t pitch, size_t width, size_t height)
@@ -71,10 +68,12 @@ static CUresult submit(const where_t *where, sc_work_t *work, bool must_wait)
     return op && must_wait ? sc_op_wait(op) : CUDA_SUCCESS;
 }
 
-/* A side that is a device address must lie in one live allocation. */
-static bool is_side_good(uint64_t addr, uint64_t size)
+/* A side that is a device address must lie in one live allocation, or be mapped with access for the current
+ * device. */
+static bool is_side_good(const where_t *where, uint64_t addr, uint64_t size)
 {
-    return addr != 0 && (is_host(addr) || sc_heap_holds(addr, size));
+    return addr != 0 &&
+           (is_host(addr) || sc_is_usable(addr, size, where->is_peer ? -1 : sc_ctx_current()->device));
 }
 
 static CUresult copy_pitched(const where_t *where, uint64_t dst, size_t dst_pitch, uint64_t src,
@@ -90,8 +89,8 @@ static CUresult copy_pitched(const where_t *where, uint64_t dst, size_t dst_pitc
 
     if (width == 0 || height == 0)
         return CUDA_SUCCESS;
-    if (!is_side_good(dst, span(dst_pitch, width, height)) ||
-        !is_side_good(src, span(src_pitch, width, height)))
+    if (!is_side_good(where, dst, span(dst_pitch, width, height)) ||
+        !is_side_good(where, src, span(src_pitch, width, height)))
         return CUDA_ERROR_INVALID_VALUE;
     sc_work_touch(&work, dst, span(dst_pitch, width, height));
     sc_work_touch(&work, src, span(src_pitch, width, height));
@@ -118,15 +117,17 @@ static CUresult set_pitched(const where_t *where, uint64_t dst, size_t pitch, un
 
     if (width == 0 || height == 0)
         return CUDA_SUCCESS;
-    if (dst % element != 0 || !is_side_good(dst, size) || (is_host(dst) && is_pageable(dst)))
+    if (dst % element != 0 || !is_side_good(where, dst, size) || (is_host(dst) && is_pageable(dst)))
         return CUDA_ERROR_INVALID_VALUE;
     sc_work_touch(&work, dst, size);
     return submit(where, &work, false);
 }
 
 #define ADDRESS(pointer) ((uint64_t)(uintptr_t)(pointer))
-#define SYNC             (&(const where_t){true, NULL, null})
-#define ASYNC            (&(const where_t){false, stream, null})
+#define SYNC             (&(const where_t){true, NULL, null, false})
+#define ASYNC            (&(const where_t){false, stream, null, false})
+#define PEER_SYNC        (&(const where_t){true, NULL, null, true})
+#define PEER_ASYNC       (&(const where_t){false, stream, null, true})
 
 /* ---- copies ---- */
 
@@ -145,7 +146,7 @@ SC_TWINS(cuMemcpyPeer, _ptds,
          (CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t size),
          (dst, dst_ctx, src, src_ctx, size))
 {
-    return copy(SYNC, dst, src, size);
+    return copy(PEER_SYNC, dst, src, size);
 }
 
 SC_TWINS(cuMemcpyPeerAsync, _ptsz,
@@ -153,7 +154,7 @@ SC_TWINS(cuMemcpyPeerAsync, _ptsz,
           CUstream stream),
          (dst, dst_ctx, src, src_ctx, size, stream))
 {
-    return copy(ASYNC, dst, src, size);
+    return copy(PEER_ASYNC, dst, src, size);
 }
 
 /* A device pointer where the call's name wants one. */

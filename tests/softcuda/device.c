@@ -127,31 +127,35 @@ SC_EXPORT CUresult cuDeviceGetPCIBusId(char *id, int length, CUdevice device)
 }
 
 /* The values that programs branch on; what is not listed is 0: not supported. */
-#define ATTRIBUTE_LIST(X)                         \
-    X(MAX_THREADS_PER_BLOCK, 1024)                \
-    X(MAX_BLOCK_DIM_X, 1024)                      \
-    X(MAX_BLOCK_DIM_Y, 1024)                      \
-    X(MAX_BLOCK_DIM_Z, 64)                        \
-    X(MAX_GRID_DIM_X, 2147483647)                 \
-    X(MAX_GRID_DIM_Y, 65535)                      \
-    X(MAX_GRID_DIM_Z, 65535)                      \
-    X(MAX_SHARED_MEMORY_PER_BLOCK, 49152)         \
-    X(WARP_SIZE, 32)                              \
-    X(MAX_PITCH, 2147483647)                      \
-    X(MAX_REGISTERS_PER_BLOCK, 65536)             \
-    X(CLOCK_RATE, 1000000)                        \
-    X(TEXTURE_ALIGNMENT, 512)                     \
-    X(MULTIPROCESSOR_COUNT, 4)                    \
-    X(CAN_MAP_HOST_MEMORY, 1)                     \
-    X(CONCURRENT_KERNELS, 1)                      \
-    X(ASYNC_ENGINE_COUNT, 2)                      \
-    X(UNIFIED_ADDRESSING, 1)                      \
-    X(COMPUTE_CAPABILITY_MAJOR, 9)                \
-    X(COMPUTE_CAPABILITY_MINOR, 0)                \
-    X(STREAM_PRIORITIES_SUPPORTED, 1)             \
-    X(MANAGED_MEMORY, 1)                          \
-    X(COOPERATIVE_LAUNCH, 1)                      \
-    X(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1) \
+#define ATTRIBUTE_LIST(X)                             \
+    X(MAX_THREADS_PER_BLOCK, 1024)                    \
+    X(MAX_BLOCK_DIM_X, 1024)                          \
+    X(MAX_BLOCK_DIM_Y, 1024)                          \
+    X(MAX_BLOCK_DIM_Z, 64)                            \
+    X(MAX_GRID_DIM_X, 2147483647)                     \
+    X(MAX_GRID_DIM_Y, 65535)                          \
+    X(MAX_GRID_DIM_Z, 65535)                          \
+    X(MAX_SHARED_MEMORY_PER_BLOCK, 49152)             \
+    X(WARP_SIZE, 32)                                  \
+    X(MAX_PITCH, 2147483647)                          \
+    X(MAX_REGISTERS_PER_BLOCK, 65536)                 \
+    X(CLOCK_RATE, 1000000)                            \
+    X(TEXTURE_ALIGNMENT, 512)                         \
+    X(MULTIPROCESSOR_COUNT, 4)                        \
+    X(CAN_MAP_HOST_MEMORY, 1)                         \
+    X(CONCURRENT_KERNELS, 1)                          \
+    X(ASYNC_ENGINE_COUNT, 2)                          \
+    X(UNIFIED_ADDRESSING, 1)                          \
+    X(COMPUTE_CAPABILITY_MAJOR, 9)                    \
+    X(COMPUTE_CAPABILITY_MINOR, 0)                    \
+    X(STREAM_PRIORITIES_SUPPORTED, 1)                 \
+    X(MANAGED_MEMORY, 1)                              \
+    X(COOPERATIVE_LAUNCH, 1)                          \
+    X(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1)     \
+    X(VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1)         \
+    X(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1) \
+    X(HANDLE_TYPE_FABRIC_SUPPORTED, 1)                \
+    X(GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 1)     \
     X(MEMORY_POOLS_SUPPORTED, 1)
 
 static int attribute_value(CUdevice_attribute attribute, CUdevice device)

@@ -108,8 +108,9 @@ sc_alloc_t *sc_heap_find(uint64_t addr); /* interior addresses too; NULL */
 void sc_heap_free(sc_alloc_t *alloc);
 void sc_heap_free_context(sc_ctx_t *ctx);
 bool sc_heap_holds(uint64_t addr, uint64_t size); /* the whole range lies in one live allocation */
-bool sc_heap_slot(uint64_t addr,
-                  uint64_t *out_index); /* false outside every reservation; < SC_DEVICES_MAX * SC_SLOTS_MAX */
+bool sc_heap_owns(uint64_t addr);                 /* live or not */
+bool sc_heap_charge(int device, uint64_t slots);  /* memory without addresses; false when there is none */
+void sc_heap_uncharge(int device, uint64_t slots);
 void sc_heap_info(int device, uint64_t *out_free, uint64_t *out_total);
 
 typedef struct sc_host {
@@ -124,6 +125,42 @@ typedef struct sc_host {
 
 sc_host_t *sc_host_find(uint64_t addr);
 void sc_host_free_context(sc_ctx_t *ctx);
+
+/* ---- virtual memory management (handle.c, range.c) ---- */
+
+typedef struct sc_memory sc_memory_t;
+
+/* What cuMemCreate gives: alive while it is referred to or mapped. */
+typedef struct sc_handle {
+    uint64_t key; /* as the program knows it */
+    sc_memory_t *memory;
+    int fd;
+    uint64_t size;
+    CUmemAllocationProp prop;
+    unsigned refs; /* create, import, retain, less release */
+    unsigned mappings;
+} sc_handle_t;
+
+/* A handle at an address: always whole. */
+typedef struct sc_mapping {
+    uint64_t base, size;
+    uint64_t id;     /* BUFFER_ID */
+    uint32_t access; /* bit per device */
+    sc_handle_t *handle;
+} sc_mapping_t;
+
+sc_handle_t *sc_handle_find(uint64_t key); /* NULL when it was released */
+void sc_handle_put(sc_handle_t *handle);   /* frees it when nothing refers to it */
+bool sc_range_holds(uint64_t addr);        /* reserved, mapped or not */
+sc_mapping_t *sc_mapping_find(uint64_t addr);
+/* Everything is mapped and the device has access; device -1: some device has. */
+bool sc_mapping_holds(uint64_t addr, uint64_t size, int device);
+bool sc_range_lingers(void);
+void sc_range_settle(void); /* an operation has ended */
+
+/* Addresses of the device, of both kinds (pointer.c). */
+bool sc_is_device_address(uint64_t addr);
+bool sc_is_usable(uint64_t addr, uint64_t size, int device); /* as sc_mapping_holds */
 
 /* ---- work: what an operation or a graph node does (work.c, kernel.c) ---- */
 
@@ -177,6 +214,7 @@ typedef struct sc_work {
 } sc_work_t;
 
 void sc_work_touch(sc_work_t *work, uint64_t base, uint64_t size); /* ignores host memory */
+bool sc_work_is_legal(const sc_work_t *work, int device);          /* what it touches is there */
 CUresult sc_work_run(sc_work_t *work);                             /* without the lock */
 const char *sc_work_name(const sc_work_t *work);
 
@@ -193,6 +231,7 @@ struct sc_op {
     sc_op_t **deps;         /* references; dropped when it starts */
     unsigned dep_count;
     unsigned refs;
+    bool is_begun; /* it runs, and touches its ranges */
     bool is_done;
     uint64_t number;  /* order of submission, from 1 */
     uint64_t clock;   /* claims made before the submission */
@@ -342,7 +381,27 @@ unsigned sc_graph_append(sc_graph_t *graph, const sc_work_t *work, const unsigne
 
 void sc_overlap_stamp(sc_op_t *op);       /* at submission */
 void sc_overlap_check(const sc_op_t *op); /* when it begins */
+/* The range is taken away from these devices: a violation while an unfinished operation of theirs
+ * touches it. */
+void sc_overlap_unmap(uint64_t base, uint64_t size, uint32_t devices);
+bool sc_overlap_is_running(uint64_t base, uint64_t size); /* an operation that has begun touches it */
 void sc_overlap_reset(void);
+
+/* ---- the latency model (latency.c); nothing unless SOFTCUDA_LATENCY is set ---- */
+
+typedef enum {
+#define SC_TIME(name, ...) SC_TIME_##name,
+#include "latency_list.h"
+#undef SC_TIME
+    SC_TIME_COUNT
+} sc_time_t;
+
+uint64_t sc_time_cost_ns(sc_time_t kind, uint64_t size_bytes);
+void sc_time_enter(void);
+void sc_time_take(sc_time_t kind, uint64_t size_bytes);      /* the call will have taken that longer */
+void sc_time_waited(void);                                   /* its own time begins now */
+void sc_time_leave(void);                                    /* without the lock */
+void sc_time_work(const sc_work_t *work, uint64_t begun_ns); /* without the lock */
 
 /* ---- per-thread and global state (control.c) ---- */
 
@@ -353,6 +412,7 @@ typedef struct sc_thread {
     unsigned depth;
     CUstreamCaptureMode capture_mode; /* as exchanged */
     bool is_in_host_fn;
+    uint64_t entered_ns, owed_ns; /* latency.c */
 } sc_thread_t;
 
 sc_thread_t *sc_thread(void);
@@ -366,6 +426,7 @@ typedef struct sc_state {
     uint64_t memory; /* bytes of a device */
     uint64_t seed;
     uint64_t delay_us;
+    bool has_latency; /* set by cuInit */
     sc_ctx_t *contexts;
     sc_ctx_t *primaries[SC_DEVICES_MAX];
     sc_stream_t *free_streams;

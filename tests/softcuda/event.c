@@ -91,6 +91,7 @@ static CUresult record(CUevent event, CUstream handle, sc_null_t null)
     clear(event);
     sc_marks_add(&event->marks, op);
     event->is_recorded = true;
+    sc_time_take(SC_TIME_RECORD, 0);
     return CUDA_SUCCESS;
 }
 
@@ -127,6 +128,7 @@ SC_EXPORT CUresult cuCtxRecordEvent(CUcontext handle, CUevent event)
     sc_ctx_mark(ctx, &event->marks);
     event->done_ns = event->marks.count ? 0 : sc_now_ns();
     event->is_recorded = true;
+    sc_time_take(SC_TIME_RECORD_CONTEXT, 0);
     return CUDA_SUCCESS;
 }
 
@@ -151,6 +153,7 @@ SC_EXPORT CUresult cuCtxWaitEvent(CUcontext handle, CUevent event)
         sc_marks_add(&pending, event->marks.ops[i]);
     sc_marks_clear(&ctx->barrier);
     ctx->barrier = pending;
+    sc_time_take(SC_TIME_WAIT_CONTEXT, 0);
     return CUDA_SUCCESS;
 }
 
@@ -180,6 +183,7 @@ SC_EXPORT CUresult cuEventQuery(CUevent event)
     SC_ENTER(cuEventQuery);
     CUresult status = check(event);
 
+    sc_time_take(SC_TIME_QUERY, 0);
     if (status == CUDA_SUCCESS && !is_done(event))
         status = CUDA_ERROR_NOT_READY;
     return status;

@@ -66,14 +66,30 @@ static bool find_slots(const heap_t *heap, uint64_t count, uint64_t *out_first)
     return false;
 }
 
-/* Maps count slots within the device's memory; the caller enters them in large or shared_at. */
-static bool take_slots(heap_t *heap, uint64_t count, uint64_t *out_first)
+static bool has_room(const heap_t *heap, uint64_t count)
 {
     uint64_t limit = sc.memory / SC_SLOT_BYTES;
 
-    if (!reserve(heap) || count > limit || heap->held_slots > limit - count)
+    return count <= limit && heap->held_slots <= limit - count;
+}
+
+bool sc_heap_charge(int device, uint64_t slots)
+{
+    if (!has_room(&heaps[device], slots))
         return false;
-    if (!find_slots(heap, count, out_first))
+    heaps[device].held_slots += slots;
+    return true;
+}
+
+void sc_heap_uncharge(int device, uint64_t slots)
+{
+    heaps[device].held_slots -= slots;
+}
+
+/* Maps count slots within the device's memory; the caller enters them in large or shared_at. */
+static bool take_slots(heap_t *heap, uint64_t count, uint64_t *out_first)
+{
+    if (!reserve(heap) || !has_room(heap, count) || !find_slots(heap, count, out_first))
         return false;
     void *at = (void *)(uintptr_t)(heap->base + *out_first * SC_SLOT_BYTES);
     if (mprotect(at, count * SC_SLOT_BYTES, PROT_READ | PROT_WRITE) != 0)
@@ -172,10 +188,15 @@ static CUresult alloc_small(int device, sc_ctx_t *ctx, uint64_t size, sc_mem_kin
 
 CUresult sc_heap_alloc(int device, sc_ctx_t *ctx, uint64_t size, sc_mem_kind_t kind, uint64_t *out_base)
 {
+    uint64_t held_slots = heaps[device].held_slots;
+
     if (size > SC_RESERVATION_BYTES)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return size >= SC_SLOT_BYTES ? alloc_large(device, ctx, size, kind, out_base)
-                                 : alloc_small(device, ctx, size, kind, out_base);
+    CUresult status = size >= SC_SLOT_BYTES ? alloc_large(device, ctx, size, kind, out_base)
+                                            : alloc_small(device, ctx, size, kind, out_base);
+    if (kind != SC_MEM_ASYNC)
+        sc_time_take(heaps[device].held_slots > held_slots ? SC_TIME_ALLOC : SC_TIME_ALLOC_SMALL, size);
+    return status;
 }
 
 /* The device whose reservation holds addr, and the slot; -1. */
@@ -191,15 +212,11 @@ static int find_heap(uint64_t addr, uint64_t *out_slot)
     return -1;
 }
 
-bool sc_heap_slot(uint64_t addr, uint64_t *out_index)
+bool sc_heap_owns(uint64_t addr)
 {
     uint64_t slot;
-    int device = find_heap(addr, &slot);
 
-    if (device < 0)
-        return false;
-    *out_index = (uint64_t)device * SC_SLOTS_MAX + slot;
-    return true;
+    return find_heap(addr, &slot) >= 0;
 }
 
 sc_alloc_t *sc_heap_find(uint64_t addr)

@@ -65,6 +65,7 @@ static CUresult allocate(void **out, size_t size, unsigned flags)
         return CUDA_ERROR_OUT_OF_MEMORY;
     memset(base, 0, rounded);
     enter(base, size, flags, false);
+    sc_time_take(SC_TIME_HOST_ALLOC, size);
     *out = base;
     return CUDA_SUCCESS;
 }
@@ -101,6 +102,8 @@ SC_EXPORT CUresult cuMemFreeHost(void *base)
     host = find_base(base, false); /* the lock was released */
     if (!host)
         return CUDA_ERROR_INVALID_VALUE;
+    sc_time_waited();
+    sc_time_take(SC_TIME_HOST_FREE, host->size);
     if (status == CUDA_SUCCESS)
         leave(host);
     return status;

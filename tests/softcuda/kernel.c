@@ -94,19 +94,31 @@ static CUresult run_late_fill(const uint64_t *a)
     return run_fill(a);
 }
 
-static CUresult run_spin_until(const uint64_t *a)
+static CUresult wait_for_word(uint64_t addr, uint32_t value)
 {
     const struct timespec pause = {.tv_nsec = 50000};
     uint64_t end_ns = sc_now_ns() + SC_WAIT_CAP_S * 1000000000ull;
 
-    while (__atomic_load_n((const uint32_t *)at(a[0]), __ATOMIC_ACQUIRE) != (uint32_t)a[1]) {
+    while (__atomic_load_n((const uint32_t *)at(addr), __ATOMIC_ACQUIRE) != value) {
         if (sc_now_ns() > end_ns) {
-            fputs("softcuda: TIMEOUT kernel spin_until\n", stderr);
+            fputs("softcuda: TIMEOUT kernel spin_until or held_fill\n", stderr);
             return CUDA_ERROR_LAUNCH_TIMEOUT;
         }
         nanosleep(&pause, NULL);
     }
     return CUDA_SUCCESS;
+}
+
+static CUresult run_spin_until(const uint64_t *a)
+{
+    return wait_for_word(a[0], (uint32_t)a[1]);
+}
+
+static CUresult run_held_fill(const uint64_t *a)
+{
+    __atomic_store_n((uint32_t *)at(a[3]), 1, __ATOMIC_RELEASE);
+    CUresult status = wait_for_word(a[3], 2);
+    return status == CUDA_SUCCESS ? run_fill(a) : status;
 }
 
 static CUresult run_chase(const uint64_t *a)

@@ -56,6 +56,18 @@ SC_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t wi
     return status;
 }
 
+/* Cheaper where its block stays. */
+static void release(sc_alloc_t *alloc)
+{
+    uint64_t before, after, total, size = alloc->size;
+    int device = alloc->device;
+
+    sc_heap_info(device, &before, &total);
+    sc_heap_free(alloc);
+    sc_heap_info(device, &after, &total);
+    sc_time_take(after > before ? SC_TIME_FREE : SC_TIME_FREE_SMALL, size);
+}
+
 SC_EXPORT CUresult cuMemFree_v2(CUdeviceptr base)
 {
     SC_ENTER(cuMemFree_v2);
@@ -70,8 +82,9 @@ SC_EXPORT CUresult cuMemFree_v2(CUdeviceptr base)
     alloc = find_base(base); /* the lock was released: another thread may have freed it too */
     if (!alloc || alloc->id != id)
         return CUDA_ERROR_INVALID_VALUE;
+    sc_time_waited();
     if (status == CUDA_SUCCESS)
-        sc_heap_free(alloc);
+        release(alloc);
     return status;
 }
 
@@ -85,20 +98,23 @@ SC_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
         *free_bytes = idle;
     if (total_bytes)
         *total_bytes = total;
+    sc_time_take(SC_TIME_INFO, 0);
     return CUDA_SUCCESS;
 }
 
 SC_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr addr)
 {
     SC_ENTER(cuMemGetAddressRange_v2);
-    sc_alloc_t *alloc = sc_heap_find(addr);
+    const sc_alloc_t *alloc = sc_heap_find(addr);
+    const sc_mapping_t *mapping = alloc ? NULL : sc_mapping_find(addr);
 
-    if (!alloc)
+    if (!alloc && !mapping)
         return CUDA_ERROR_NOT_FOUND;
     if (base)
-        *base = alloc->base;
+        *base = alloc ? alloc->base : mapping->base;
     if (size)
-        *size = alloc->size;
+        *size = alloc ? alloc->size : mapping->size;
+    sc_time_take(SC_TIME_ADDRESS_RANGE, 0);
     return CUDA_SUCCESS;
 }
 
@@ -113,6 +129,7 @@ SC_TWINS(cuMemAllocAsync, _ptsz, (CUdeviceptr * out, size_t size, CUstream handl
         return status;
     if (stream->capture) /* graph memory nodes are not modelled */
         return CUDA_ERROR_NOT_SUPPORTED;
+    sc_time_take(SC_TIME_ALLOC_ASYNC, size);
     return allocate(out, size, SC_MEM_ASYNC);
 }
 
@@ -130,6 +147,7 @@ SC_TWINS(cuMemFreeAsync, _ptsz, (CUdeviceptr base, CUstream handle), (base, hand
     if (stream->capture)
         return CUDA_ERROR_NOT_SUPPORTED;
     status = sc_stream_submit(stream, &work, NULL);
+    sc_time_take(SC_TIME_FREE_ASYNC, 0);
     alloc = find_base(base);
     if (status == CUDA_SUCCESS && alloc)
         alloc->is_freeing = true;

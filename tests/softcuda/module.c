@@ -157,6 +157,7 @@ static CUresult launch(CUfunction function, const unsigned shape[6], CUstream ha
         status = CUDA_ERROR_INVALID_HANDLE;
     if (status == CUDA_SUCCESS)
         status = sc_kernel_plan(function->kernel, params, &work);
+    sc_time_take(SC_TIME_LAUNCH, 0);
     return status == CUDA_SUCCESS ? sc_stream_submit(stream, &work, NULL) : status;
 }
 

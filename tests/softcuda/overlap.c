@@ -4,7 +4,8 @@
  * claim starts a new generation of its range. An operation takes the generations of the ranges that it
  * touches when it is submitted. A violation is an operation that begins while an unfinished one of an older
  * generation touches the same bytes. That both only read makes no difference: the order that a free gives
- * was not kept.
+ * was not kept. Of a kind of its own, UNMAP: a mapping, or access to it, taken away while an unfinished
+ * operation touches it; once for each mapping.
  *
  * Cost: only operations submitted before the newest claim on a range can be older than it, so the walk over
  * the unfinished ones ends there.
@@ -16,27 +17,53 @@
 
 #define REPORTS_MAX 5
 
+#define ADDRESS_BITS 47 /* of user space */
+#define LEAF_BITS    13
+#define LEAF_SLOTS   (1ull << LEAF_BITS)
+#define LEAVES       ((1ull << ADDRESS_BITS) / SC_SLOT_BYTES / LEAF_SLOTS)
+
 /* Generations of a slot: of the whole, and of its grains once a part was claimed. The newer counts. */
 typedef struct {
     uint64_t whole;
     uint64_t *grain;
 } slot_claims_t;
 
-static slot_claims_t claims[SC_DEVICES_MAX * SC_SLOTS_MAX];
-static uint64_t claim_clock; /* claims made, ever */
+static slot_claims_t *leaves[LEAVES]; /* of slots, by address */
+static uint64_t claim_clock;          /* claims made, ever */
 static _Atomic uint64_t violations;
+static _Atomic uint64_t unmap_violations;
 static _Atomic uint64_t claims_in_flight;
+
+/* NULL where nothing was ever claimed near the address. */
+static slot_claims_t *find_slot(uint64_t addr)
+{
+    uint64_t slot = addr / SC_SLOT_BYTES;
+    slot_claims_t *leaf = slot < LEAVES * LEAF_SLOTS ? leaves[slot / LEAF_SLOTS] : NULL;
+
+    return leaf ? &leaf[slot % LEAF_SLOTS] : NULL;
+}
+
+/* NULL for what is no memory of the device. */
+static slot_claims_t *get_slot(uint64_t addr)
+{
+    uint64_t leaf = addr / SC_SLOT_BYTES / LEAF_SLOTS;
+
+    if (leaf >= LEAVES || !sc_is_device_address(addr))
+        return NULL;
+    if (!leaves[leaf])
+        leaves[leaf] = sc_zalloc(LEAF_SLOTS * sizeof *leaves[leaf]);
+    return find_slot(addr);
+}
 
 /* Of the first byte: a block is claimed whole, so any byte of it tells. 0: never claimed. */
 static uint64_t find_generation(uint64_t addr)
 {
-    uint64_t index;
+    const slot_claims_t *slot = find_slot(addr);
 
-    if (!sc_heap_slot(addr, &index))
+    if (!slot)
         return 0;
-    uint64_t whole = claims[index].whole;
-    uint64_t grain = claims[index].grain ? claims[index].grain[addr % SC_SLOT_BYTES / SC_GRAIN_BYTES] : 0;
-    return whole > grain ? whole : grain;
+    uint64_t grain = slot->grain ? slot->grain[addr % SC_SLOT_BYTES / SC_GRAIN_BYTES] : 0;
+    return slot->whole > grain ? slot->whole : grain;
 }
 
 void sc_overlap_stamp(sc_op_t *op)
@@ -91,31 +118,63 @@ void sc_overlap_check(const sc_op_t *op)
             return; /* one operation, one violation */
 }
 
+static bool is_touching(const sc_op_t *op, uint64_t addr, uint64_t size)
+{
+    for (unsigned i = 0; i < op->work.range_count; i++)
+        if (is_overlap(&op->work.ranges[i], addr, size))
+            return true;
+    return false;
+}
+
 static bool is_in_flight(uint64_t addr, uint64_t size)
 {
     for (const sc_op_t *op = sc.oldest; op; op = op->newer)
-        for (unsigned i = 0; i < op->work.range_count; i++)
-            if (is_overlap(&op->work.ranges[i], addr, size))
-                return true;
+        if (is_touching(op, addr, size))
+            return true;
     return false;
+}
+
+bool sc_overlap_is_running(uint64_t base, uint64_t size)
+{
+    for (const sc_op_t *op = sc.oldest; op; op = op->newer)
+        if (op->is_begun && is_touching(op, base, size))
+            return true;
+    return false;
+}
+
+void sc_overlap_unmap(uint64_t base, uint64_t size, uint32_t devices)
+{
+    const sc_op_t *op = sc.oldest;
+
+    while (op && !(devices & 1u << op->queue->ctx->device && is_touching(op, base, size)))
+        op = op->newer;
+    if (!op)
+        return;
+    atomic_fetch_add(&unmap_violations, 1);
+    if (atomic_fetch_add(&violations, 1) < REPORTS_MAX)
+        fprintf(stderr,
+                "softcuda: UNMAP of [0x%llx, +%llu) while %s #%llu, which touches it, is unfinished\n",
+                (unsigned long long)base, (unsigned long long)size, sc_work_name(&op->work),
+                (unsigned long long)op->number);
 }
 
 /* Gives the part of one slot, from the grain of addr on, the generation; returns the bytes covered. */
 static uint64_t claim_slot(uint64_t addr, uint64_t size, uint64_t generation)
 {
-    uint64_t index, offset = addr % SC_SLOT_BYTES;
+    uint64_t offset = addr % SC_SLOT_BYTES;
     uint64_t part = size < SC_SLOT_BYTES - offset ? size : SC_SLOT_BYTES - offset;
+    slot_claims_t *slot = get_slot(addr);
 
-    if (!sc_heap_slot(addr, &index))
+    if (!slot)
         return part;
     if (part == SC_SLOT_BYTES) {
-        claims[index].whole = generation;
+        slot->whole = generation;
         return part;
     }
-    if (!claims[index].grain)
-        claims[index].grain = sc_zalloc(SC_GRAINS * sizeof *claims[index].grain);
+    if (!slot->grain)
+        slot->grain = sc_zalloc(SC_GRAINS * sizeof *slot->grain);
     for (uint64_t grain = offset / SC_GRAIN_BYTES; grain * SC_GRAIN_BYTES < offset + part; grain++)
-        claims[index].grain[grain] = generation;
+        slot->grain[grain] = generation;
     return part;
 }
 
@@ -138,6 +197,11 @@ SC_EXPORT uint64_t softcuda_violations(void)
     return atomic_load(&violations);
 }
 
+SC_EXPORT uint64_t softcuda_unmap_violations(void)
+{
+    return atomic_load(&unmap_violations);
+}
+
 SC_EXPORT uint64_t softcuda_claims_in_flight(void)
 {
     return atomic_load(&claims_in_flight);
@@ -146,5 +210,6 @@ SC_EXPORT uint64_t softcuda_claims_in_flight(void)
 void sc_overlap_reset(void)
 {
     atomic_store(&violations, 0);
+    atomic_store(&unmap_violations, 0);
     atomic_store(&claims_in_flight, 0);
 }

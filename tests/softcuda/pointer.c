@@ -8,20 +8,39 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What an address lies in: an allocation of the device or pinned host memory. */
+bool sc_is_device_address(uint64_t addr)
+{
+    return sc_heap_owns(addr) || sc_range_holds(addr);
+}
+
+bool sc_is_usable(uint64_t addr, uint64_t size, int device)
+{
+    return sc_heap_owns(addr) ? sc_heap_holds(addr, size) : sc_mapping_holds(addr, size, device);
+}
+
+/* What an address lies in: an allocation of the device, pinned host memory, a mapping. */
 typedef struct {
     uint64_t addr, base, size, id;
     sc_ctx_t *ctx;
     int device;
     bool is_host, is_managed, is_async, is_sync_memops;
+    const sc_mapping_t *mapping;
 } place_t;
 
 static bool find_place(uint64_t addr, place_t *out_place)
 {
     const sc_alloc_t *alloc = sc_heap_find(addr);
-    const sc_host_t *host = alloc ? NULL : sc_host_find(addr);
+    const sc_mapping_t *mapping = alloc ? NULL : sc_mapping_find(addr);
+    const sc_host_t *host = alloc || mapping ? NULL : sc_host_find(addr);
 
-    if (alloc)
+    if (mapping)
+        *out_place = (place_t){.addr = addr,
+                               .base = mapping->base,
+                               .size = mapping->size,
+                               .id = mapping->id,
+                               .device = mapping->handle->prop.location.id,
+                               .mapping = mapping};
+    else if (alloc)
         *out_place = (place_t){.addr = addr,
                                .base = alloc->base,
                                .size = alloc->size,
@@ -39,7 +58,7 @@ static bool find_place(uint64_t addr, place_t *out_place)
                                .ctx = host->ctx,
                                .device = host->ctx->device,
                                .is_host = true};
-    return alloc || host;
+    return alloc || mapping || host;
 }
 
 #define PUT(type, value)                \
@@ -49,9 +68,39 @@ static bool find_place(uint64_t addr, place_t *out_place)
         return CUDA_SUCCESS;            \
     } while (0)
 
+/* Of a mapping, where it differs: no context owns it. NOT_FOUND: as any other memory. */
+static CUresult get_mapping_attribute(void *data, CUpointer_attribute attribute, const place_t *place)
+{
+    const sc_mapping_t *mapping = place->mapping;
+    const sc_ctx_t *ctx = sc_ctx_current();
+
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        PUT(CUcontext, NULL);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        PUT(unsigned, 0);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        PUT(uint64_t, mapping->handle->prop.requestedHandleTypes);
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        PUT(unsigned, mapping->handle->prop.allocFlags.gpuDirectRDMACapable);
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        PUT(unsigned, mapping->access & 1u << (ctx ? ctx->device : place->device)
+                          ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
+                          : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE);
+    default:
+        return CUDA_ERROR_NOT_FOUND;
+    }
+}
+
 /* Of an address that is known. */
 static CUresult get_attribute(void *data, CUpointer_attribute attribute, const place_t *place)
 {
+    CUresult status = place->mapping ? get_mapping_attribute(data, attribute, place) : CUDA_ERROR_NOT_FOUND;
+
+    if (status != CUDA_ERROR_NOT_FOUND)
+        return status;
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         PUT(CUcontext, place->is_async ? NULL : place->ctx);
@@ -105,6 +154,7 @@ SC_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribu
 
     if (!data || !find_place(addr, &place))
         return CUDA_ERROR_INVALID_VALUE;
+    sc_time_take(SC_TIME_ATTRIBUTES, 0);
     return get_attribute(data, attribute, &place);
 }
 
@@ -155,6 +205,8 @@ SC_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute 
     SC_ENTER(cuPointerSetAttribute);
     sc_alloc_t *alloc = sc_heap_find(addr);
 
+    if (value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && sc_mapping_find(addr))
+        return CUDA_ERROR_NOT_SUPPORTED;
     if (!value || !alloc || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         return CUDA_ERROR_INVALID_VALUE;
     alloc->is_sync_memops = *(const unsigned *)value != 0;

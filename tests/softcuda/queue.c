@@ -175,6 +175,8 @@ static void finish_op(sc_queue_t *queue, sc_op_t *op, CUresult status)
     queue->head = op->next;
     queue->length--;
     unlink_unfinished(op);
+    if (sc_range_lingers())
+        sc_range_settle();
     wake_stuck();
     pthread_cond_broadcast(&sc.done);
     put_op(op);
@@ -188,6 +190,22 @@ static uint64_t draw_delay_us(sc_queue_t *queue)
     if (sc.delay_us == 0)
         return 0;
     return draw % 4 == 0 ? (draw >> 8) % (sc.delay_us + 1) : (draw >> 8) % (sc.delay_us / 8 + 1);
+}
+
+/* The lock is released while it runs. What it touches stays readable until it is finished: range.c. */
+static CUresult begin_op(sc_queue_t *queue, sc_op_t *op)
+{
+    uint64_t begun_ns = sc_now_ns();
+
+    sc_overlap_check(op);
+    if (!sc_work_is_legal(&op->work, queue->ctx->device))
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    op->is_begun = true;
+    pthread_mutex_unlock(&sc.lock);
+    CUresult status = sc_work_run(&op->work);
+    sc_time_work(&op->work, begun_ns);
+    pthread_mutex_lock(&sc.lock);
+    return status;
 }
 
 static void run_head(sc_queue_t *queue)
@@ -204,12 +222,8 @@ static void run_head(sc_queue_t *queue)
         nanosleep(&delay, NULL);
         pthread_mutex_lock(&sc.lock);
     }
-    if (queue->ctx->sticky == CUDA_SUCCESS) { /* a context with an error runs nothing any more */
-        sc_overlap_check(op);
-        pthread_mutex_unlock(&sc.lock);
-        status = sc_work_run(&op->work);
-        pthread_mutex_lock(&sc.lock);
-    }
+    if (queue->ctx->sticky == CUDA_SUCCESS) /* a context with an error runs nothing any more */
+        status = begin_op(queue, op);
     finish_op(queue, op, status);
 }
 

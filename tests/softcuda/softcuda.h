@@ -14,6 +14,8 @@
  *   hash(u64 *ptr, u64 bytes, u64 *out)                 adds the hash of pattern.h to *out
  *   copy(void *dst, void *src, u64 bytes)               copies
  *   late_fill(u64 *ptr, u64 bytes, u64 seed, u64 us)    takes that many microseconds, then fills
+ *   held_fill(u64 *ptr, u64 bytes, u64 seed, u32 *gate)
+ *                                                       *gate = 1, waits for *gate == 2 (pinned), fills
  *   spin(u64 microseconds)                              takes that long
  *   spin_until(u32 *flag, u32 value)                    ends when *flag == value; flag is pinned host memory
  *   chase(u64 *ptr, u64 words, u64 steps, u64 *out)     i = 0, steps times i = ptr[i % words]; *out = i
@@ -25,6 +27,8 @@
  *   SOFTCUDA_MEMORY     4294967296  bytes of a device
  *   SOFTCUDA_SEED       1           of the delays
  *   SOFTCUDA_DELAY_US   200         the longest delay before an operation; 0: none
+ *   SOFTCUDA_LATENCY                "h200": calls and operations take that GPU's time (latency_list.h), and
+ *                                   the delay is 0 unless it is set
  *   SOFTCUDA_MISSING                names that look-ups deny, comma between; read by each look-up
  *   SOFTCUDA_STRICT     0           1: a line on stderr at exit when there were violations
  */
@@ -40,8 +44,10 @@ extern "C" {
 /* [addr, addr + size_bytes) has a new owner from now on: a new generation of that range. See claim.h. */
 void softcuda_claim(uint64_t addr, uint64_t size_bytes);
 
-/* Operations that began while an unfinished one of an older generation touched the same bytes. */
+/* Operations that began while an unfinished one of an older generation touched the same bytes, and
+ * mappings taken away while an unfinished operation touched them; of these, the second kind. */
 uint64_t softcuda_violations(void);
+uint64_t softcuda_unmap_violations(void);
 
 /* Claims made while operations on those bytes were unfinished: legal where later work runs after them. */
 uint64_t softcuda_claims_in_flight(void);
@@ -60,9 +66,11 @@ int softcuda_fail_nth(const char *symbol, uint64_t nth, int code);
 /* Bytes of every device from now on: what is held stays. */
 void softcuda_set_memory(uint64_t bytes);
 
-/* Device bytes held: whole 2 MiB blocks, as the driver takes them; of all devices. Live allocations by
- * cuMemAlloc and kin. */
+/* Device bytes held: whole 2 MiB blocks, as the driver takes them, and handles of cuMemCreate until they
+ * are released and unmapped; of all devices. Bytes of addresses that something is mapped at. Live
+ * allocations by cuMemAlloc and kin. */
 uint64_t softcuda_held_bytes(void);
+uint64_t softcuda_mapped_bytes(void);
 uint64_t softcuda_live_allocations(void);
 
 /* From now on every call answers CUDA_ERROR_DEINITIALIZED, as in a process that is exiting. */
@@ -70,6 +78,10 @@ void softcuda_deinit(void);
 
 /* An asynchronous error: later calls of the context (a CUcontext; NULL: the current one) return code. */
 void softcuda_stick(void *context, int code);
+
+/* What the latency model takes for a row of latency_list.h ("CREATE") and a size, whether it is on or
+ * not; 0 for a name that is not there. */
+uint64_t softcuda_latency_ns(const char *name, uint64_t size_bytes);
 
 /* Operations submitted and not finished, of every context. */
 uint64_t softcuda_unfinished(void);

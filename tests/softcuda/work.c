@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * work - what one operation does, apart from when: copies, sets, kernels, host functions. A range that is
- * not wholly inside a live allocation when the operation begins is an illegal address (700), as on the
- * device.
+ * not wholly inside a live allocation, or mapped with access, when the operation begins is an illegal
+ * address (700), as on the device.
  */
 #include "driver.h"
 #include <string.h>
 
 void sc_work_touch(sc_work_t *work, uint64_t base, uint64_t size)
 {
-    uint64_t index;
-
-    if (size > 0 && work->range_count < SC_RANGES_MAX && sc_heap_slot(base, &index))
+    if (size > 0 && work->range_count < SC_RANGES_MAX && sc_is_device_address(base))
         work->ranges[work->range_count++] = (sc_range_t){.base = base, .size = size};
 }
 
@@ -56,15 +54,15 @@ static CUresult run_host(const sc_work_t *work)
     return CUDA_SUCCESS;
 }
 
-static bool is_legal(const sc_work_t *work)
+/* A copy reaches a peer's memory without a grant: those that may not were refused when they were
+ * submitted. */
+bool sc_work_is_legal(const sc_work_t *work, int device)
 {
-    bool is_held = true;
-
-    pthread_mutex_lock(&sc.lock);
     for (unsigned i = 0; i < work->range_count; i++)
-        is_held = is_held && sc_heap_holds(work->ranges[i].base, work->ranges[i].size);
-    pthread_mutex_unlock(&sc.lock);
-    return is_held;
+        if (!sc_is_usable(work->ranges[i].base, work->ranges[i].size,
+                          work->kind == SC_WORK_COPY ? -1 : device))
+            return false;
+    return true;
 }
 
 static CUresult run_free(uint64_t base)
@@ -79,8 +77,6 @@ static CUresult run_free(uint64_t base)
 
 CUresult sc_work_run(sc_work_t *work)
 {
-    if (!is_legal(work))
-        return CUDA_ERROR_ILLEGAL_ADDRESS;
     switch (work->kind) {
     case SC_WORK_COPY:
         return run_copy(work);

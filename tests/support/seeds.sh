@@ -1,13 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# seeds.sh VARIABLE LAST COMMAND…: runs the command with VARIABLE=1 … LAST; stops at the first failure and names its seed.
+# seeds.sh VARIABLE[,VARIABLE…] LAST COMMAND…: runs the command with the variables set to 1 … LAST; stops at the first
+# failure and names its seed.
 set -u
-variable=$1 last=$2
+variables=$(echo "$1" | tr ',' ' ') last=$2
 shift 2
 seed=1
 while [ "$seed" -le "$last" ]; do
-    env "$variable=$seed" "$@" || {
-        echo "failed with $variable=$seed"
+    for variable in $variables; do
+        export "$variable=$seed"
+    done
+    "$@" || {
+        echo "failed with $variables = $seed"
         exit 1
     }
     seed=$((seed + 1))

@@ -84,7 +84,7 @@ static cup_addr_t grow(cup_pool_t *pool, uint64_t size_bytes)
 
 static void set_up(patient_t *p)
 {
-    cup_pool_conf_t conf = {2 * CUP_MIB};
+    cup_pool_conf_t conf = {.dedicated_bytes = 2 * CUP_MIB};
     cup_fake_init(&fake, CUP_GIB);
     cup_provider_t ops = cup_fake_ops(&fake);
     CHECK_EQ(cup_pool_create(&conf, &ops, &p->pool), CUP_OK);
@@ -136,4 +136,84 @@ TEST(check, an_empty_pool_is_one_that_holds_nothing)
     cup_pool_complete(p.pool, 5);
     CHECK_SOUND(cup_pool_check_empty(p.pool));
     cup_pool_destroy(p.pool);
+}
+
+/* ---- ranges ---- */
+
+/* block | hole of two places | block | free | the unused end */
+typedef struct range_patient {
+    cup_pool_t *pool;
+    cup_range_t *r;
+    cup_span_t *first, *hole, *block, *rest, *end;
+} range_patient_t;
+
+#define RANGE_INJURY_LIST(X)                                                                                 \
+    X(tiling, p->block->base += 4096, p->block->base -= 4096, "range: spans do not tile it")                 \
+    X(links, p->block->prev = p->first, p->block->prev = p->hole, "span: links")                             \
+    X(state, p->block->state = CUP_SPAN_GUARD, p->block->state = CUP_SPAN_BLOCK,                             \
+      "range: a span of no such state")                                                                      \
+    X(unmerged, p->block->state = CUP_SPAN_FREE, p->block->state = CUP_SPAN_BLOCK,                           \
+      "range: two vacant neighbours")                                                                        \
+    X(free_tree, cup_tree_remove(&p->r->arena.free, p->rest), cup_tree_insert(&p->r->arena.free, p->rest),   \
+      "free span: not in the tree")                                                                          \
+    X(hole_tree, cup_tree_remove(&p->r->holes, p->hole), cup_tree_insert(&p->r->holes, p->hole),             \
+      "hole: not in the tree")                                                                               \
+    X(tree_count, p->r->holes.count++, p->r->holes.count--, "tree: count")                                   \
+    X(hole_backed, p->r->handle[3].is_backed = p->r->handle[3].is_next = true,                               \
+      p->r->handle[3].is_backed = p->r->handle[3].is_next = false, "hole: a place with memory")              \
+    X(block_hollow, p->r->handle[5].is_backed = p->r->handle[5].is_next = false,                             \
+      p->r->handle[5].is_backed = p->r->handle[5].is_next = true, "span: a place without memory")            \
+    X(half, p->r->handle[5].is_next = false, p->r->handle[5].is_next = true, "range: a place half changed")  \
+    X(is_new, p->r->handle[5].is_new = true, p->r->handle[5].is_new = false, "range: a place half changed")  \
+    X(ever, p->r->ever_bytes -= CUP_CHUNK_ALIGN, p->r->ever_bytes += CUP_CHUNK_ALIGN, "range: memory above") \
+    X(backed, p->r->backed_bytes += 4096, p->r->backed_bytes -= 4096, "range: its handles are not")          \
+    X(free_bytes, p->r->arena.free_bytes++, p->r->arena.free_bytes--, "range: free bytes")                   \
+    X(map_free, cup_spanmap_set(p->rest->base, 4096, NULL), cup_spanmap_set(p->rest->base, 4096, p->rest),   \
+      "map: a span's first granule")                                                                         \
+    X(map_chunk, cup_chunk_set_pool(p->r->chunk, NULL), cup_chunk_set_pool(p->r->chunk, p->pool),            \
+      "range: of another pool")                                                                              \
+    X(footprint, p->pool->f.stat.footprint_bytes++, p->pool->f.stat.footprint_bytes--, "counters: footprint")
+
+static void set_up_range(range_patient_t *p)
+{
+    cup_pool_conf_t conf = {.range_bytes = CUP_GIB, .slack_floor_bytes = CUP_GIB};
+    cup_fake_init(&fake, CUP_GIB);
+    cup_provider_t ops = cup_fake_range_ops(&fake);
+    CHECK_EQ(cup_pool_create(&conf, &ops, &p->pool), CUP_OK);
+    p->r = &p->pool->f.range[CUP_RANGE_LARGE];
+    p->first = cup_spanmap_at(grow(p->pool, 4 * CUP_MIB));
+    cup_addr_t gone = grow(p->pool, 4 * CUP_MIB);
+    p->block = cup_spanmap_at(grow(p->pool, 5 * CUP_MIB));
+    CHECK_EQ(cup_pool_free(p->pool, gone, 0, NULL), CUP_OK);
+    CHECK_EQ(cup_pool_trim(p->pool, UINT64_MAX), 4 * CUP_MIB);
+    p->hole = p->block->prev;
+    p->rest = p->block->next;
+    p->end = p->rest->next;
+    CHECK(p->hole->state == CUP_SPAN_HOLE && p->end->state == CUP_SPAN_HOLE);
+    CHECK_SOUND(cup_pool_check(p->pool));
+}
+
+static void expect_range(range_patient_t *p, const char *name, const char *text)
+{
+    const char *said = cup_pool_check(p->pool);
+    CHECK_MSG(said, "%s: not found out", name);
+    CHECK_MSG(strncmp(said, text, strlen(text)) == 0, "%s: said '%s', not '%s'", name, said, text);
+}
+
+TEST(check, finds_each_injury_of_a_range)
+{
+    range_patient_t patient, *p = &patient;
+    set_up_range(p);
+#define X(name, hurt, mend, text) \
+    hurt;                         \
+    expect_range(p, #name, text); \
+    mend;                         \
+    CHECK_SOUND(cup_pool_check(p->pool));
+    RANGE_INJURY_LIST(X)
+#undef X
+    CHECK(cup_pool_check_empty(p->pool));
+    CHECK_EQ(cup_pool_free(p->pool, p->first->base, 0, NULL), CUP_OK);
+    CHECK_EQ(cup_pool_free(p->pool, p->block->base, 0, NULL), CUP_OK);
+    CHECK_SOUND(cup_pool_check_empty(p->pool));
+    cup_pool_destroy(p->pool);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pool - examples of each promise in pool.h. */
+/* pool - examples of each promise in pool.h, over chunks, over ranges, or over both in turn. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
@@ -12,14 +12,34 @@
 
 static cup_fake_provider_t fake;
 
+static bool is_over_ranges; /* of the test that runs; false for those that are about chunks */
+
+/* A body that holds over both backings: pool/name and pool_ranges/name. */
+#define TEST_BOTH(name_)        \
+    static void name_(void);    \
+    TEST(pool, name_)           \
+    {                           \
+        name_();                \
+    }                           \
+    TEST(pool_ranges, name_)    \
+    {                           \
+        is_over_ranges = true;  \
+        name_();                \
+        is_over_ranges = false; \
+    }                           \
+    static void name_(void)
+
+static const cup_pool_conf_t conf_both = {.dedicated_bytes = 2 * CUP_MIB,
+                                          .range_bytes = 4 * CUP_GIB,
+                                          .slack_percent = 105,
+                                          .slack_floor_bytes = 64 * CUP_MIB};
+
 static cup_pool_t *create(uint64_t limit_bytes)
 {
     cup_pool_t *pool = NULL;
-    cup_pool_conf_t conf = {.dedicated_bytes = 2 * CUP_MIB};
-    cup_provider_t ops;
     cup_fake_init(&fake, limit_bytes);
-    ops = cup_fake_ops(&fake);
-    CHECK_EQ(cup_pool_create(&conf, &ops, &pool), CUP_OK);
+    cup_provider_t ops = is_over_ranges ? cup_fake_range_ops(&fake) : cup_fake_ops(&fake);
+    CHECK_EQ(cup_pool_create(&conf_both, &ops, &pool), CUP_OK);
     return pool;
 }
 
@@ -29,7 +49,9 @@ static void destroy(cup_pool_t *pool)
     cup_pool_complete(pool, CUP_POINT_MAX);
     CHECK_SOUND(cup_pool_check_empty(pool));
     cup_pool_trim(pool, UINT64_MAX);
-    CHECK_EQ(fake.held_ranges, 0);
+    CHECK_EQ(fake.held_bytes, 0);
+    cup_pool_release_ranges(pool);
+    CHECK_EQ(fake.held_addresses, 0);
     CHECK_EQ(fake.faults, 0);
     cup_pool_destroy(pool);
 }
@@ -51,7 +73,7 @@ static cup_pool_stat_t stat_of(cup_pool_t *pool)
     return stat;
 }
 
-TEST(pool, starts_empty_and_misses)
+TEST_BOTH(starts_empty_and_misses)
 {
     cup_pool_t *pool = create(CUP_GIB);
     cup_addr_t addr = 77;
@@ -70,7 +92,7 @@ TEST(pool, starts_empty_and_misses)
     destroy(pool);
 }
 
-TEST(pool, a_freed_block_waits_for_its_stamp)
+TEST_BOTH(a_freed_block_waits_for_its_stamp)
 {
     static const uint64_t sizes[] = {700, 100 * 1024, 3 << 20};
     for (int i = 0; i < 3; i++) {
@@ -97,18 +119,18 @@ TEST(pool, a_freed_block_waits_for_its_stamp)
     }
 }
 
-TEST(pool, wrong_frees_change_nothing)
+TEST_BOTH(wrong_frees_change_nothing)
 {
     cup_pool_t *pool = create(CUP_GIB);
     cup_addr_t block[3] = {must_alloc(pool, 5000), must_alloc(pool, 200 * 1024), must_alloc(pool, 4 << 20)};
-    cup_addr_t chunk = block[0] & ~(CUP_CHUNK_ALIGN - 1);
+    cup_addr_t guard = is_over_ranges ? block[0] + 512 : block[0] & ~(CUP_CHUNK_ALIGN - 1);
     cup_pool_stat_t before = stat_of(pool);
     for (int i = 0; i < 3; i++) {
         CHECK_EQ(cup_pool_free(pool, block[i] + 512, 1, NULL), CUP_ERR_NOT_FOUND);
         CHECK_EQ(cup_pool_free(pool, block[i] + 4096, 1, NULL), CUP_ERR_NOT_FOUND);
         CHECK_EQ(cup_pool_free(pool, block[i] - 1, 1, NULL), CUP_ERR_NOT_FOUND);
     }
-    CHECK_EQ(cup_pool_free(pool, chunk, 1, NULL), CUP_ERR_NOT_FOUND);
+    CHECK_EQ(cup_pool_free(pool, guard, 1, NULL), CUP_ERR_NOT_FOUND);
     CHECK_EQ(cup_pool_free(pool, block[0] + 5120, 1, NULL),
              CUP_ERR_NOT_FOUND); /* the next block of the slab, free */
     CHECK_EQ(stat_of(pool).live_blocks, before.live_blocks);
@@ -123,16 +145,15 @@ TEST(pool, wrong_frees_change_nothing)
     destroy(pool);
 }
 
-TEST(pool, foreign_blocks_are_not_ours)
+TEST_BOTH(foreign_blocks_are_not_ours)
 {
     cup_fake_provider_t *other_fake = calloc(1, sizeof *other_fake);
-    cup_pool_conf_t conf = {2 * CUP_MIB};
     cup_pool_t *pool = create(CUP_GIB), *other = NULL;
     cup_addr_t addr = 0;
     CHECK(other_fake);
     cup_fake_init(other_fake, CUP_GIB);
-    cup_provider_t ops = cup_fake_ops(other_fake);
-    CHECK_EQ(cup_pool_create(&conf, &ops, &other), CUP_OK);
+    cup_provider_t ops = is_over_ranges ? cup_fake_range_ops(other_fake) : cup_fake_ops(other_fake);
+    CHECK_EQ(cup_pool_create(&conf_both, &ops, &other), CUP_OK);
     CHECK_EQ(cup_pool_grow(other, 900, false, &addr), CUP_OK);
     CHECK_EQ(cup_pool_free(pool, addr, 1, NULL), CUP_ERR_NOT_FOUND);
     CHECK_EQ(cup_pool_surrender(pool, addr), CUP_ERR_NOT_FOUND);
@@ -146,11 +167,12 @@ TEST(pool, foreign_blocks_are_not_ours)
     free(other_fake);
 }
 
-TEST(pool, alignments)
+TEST_BOTH(alignments)
 {
     cup_pool_t *pool = create(CUP_GIB);
     for (uint64_t size = 1; size < 6 * CUP_MIB; size += 1 + size / 7) {
-        uint64_t want = size >= 2 * CUP_MIB                       ? CUP_CHUNK_ALIGN
+        bool is_dedicated = !is_over_ranges && size >= 2 * CUP_MIB;
+        uint64_t want = is_dedicated                              ? CUP_CHUNK_ALIGN
                         : size >= 64 * CUP_KIB                    ? 64 * CUP_KIB
                         : size > 32 * CUP_KIB || size % 4096 == 0 ? 4096
                                                                   : 512;
@@ -164,7 +186,7 @@ TEST(pool, alignments)
     cup_pool_destroy(pool);
 }
 
-TEST(pool, find_knows_bases_interiors_and_ends)
+TEST_BOTH(find_knows_bases_interiors_and_ends)
 {
     static const uint64_t sizes[] = {1, 5000, 700 * 1024, 5 << 20};
     cup_pool_t *pool = create(CUP_GIB);
@@ -173,7 +195,7 @@ TEST(pool, find_knows_bases_interiors_and_ends)
         cup_block_info_t info = {0};
         CHECK(cup_pool_find(addr + sizes[i] - 1, &info));
         CHECK(info.pool == pool && info.base == addr && info.size_bytes == sizes[i]);
-        CHECK_EQ(info.is_dedicated, i == 3);
+        CHECK_EQ(info.is_dedicated, i == 3 && !is_over_ranges);
         CHECK(!cup_pool_find(addr + sizes[i], &info));
         CHECK(cup_pool_owner(addr + sizes[i]) == pool);
         CHECK_EQ(cup_pool_free(pool, addr, 1, NULL), CUP_OK);
@@ -314,7 +336,7 @@ TEST(pool, a_kept_slab_is_in_nobodys_way)
     destroy(pool);
 }
 
-TEST(pool, trim_gets_a_chunk_that_holds_only_kept_slabs)
+TEST_BOTH(trim_gets_what_holds_only_kept_slabs)
 {
     cup_pool_t *pool = create(CUP_GIB);
     cup_addr_t big = must_alloc(pool, 4 * CUP_MIB), small = must_alloc(pool, 512);
@@ -325,7 +347,7 @@ TEST(pool, trim_gets_a_chunk_that_holds_only_kept_slabs)
 }
 
 /* Equal histories give equal addresses, whatever was freed in between. */
-TEST(pool, placement_is_reproducible)
+TEST_BOTH(placement_is_reproducible)
 {
     cup_pool_t *pool = create(CUP_GIB);
     cup_addr_t first[50], again;
@@ -343,8 +365,8 @@ TEST(pool, placement_is_reproducible)
     destroy(pool);
 }
 
-/* Awarded by counts: chunks of 2, 8, then 32 MiB reserve for many. */
-TEST(pool, a_hundred_thousand_blocks_of_4k_cost_few_provider_calls)
+/* Awarded by counts: chunks of 2, 8, then 32 MiB, or handles of 2 MiB, are for many. */
+TEST_BOTH(a_hundred_thousand_blocks_of_4k_cost_few_provider_calls)
 {
     enum { BLOCKS = 100000 };
     cup_addr_t *block = calloc(BLOCKS, sizeof *block);
@@ -353,6 +375,7 @@ TEST(pool, a_hundred_thousand_blocks_of_4k_cost_few_provider_calls)
     for (int i = 0; i < BLOCKS; i++)
         block[i] = must_alloc(pool, 4096);
     CHECK_MSG(fake.reserves < 100, "%llu reserves", (unsigned long long)fake.reserves);
+    CHECK(fake.commits <= BLOCKS / 512 + 1 && fake.moves == 0); /* 512 in a handle */
     CHECK(stat_of(pool).footprint_bytes * 10 < stat_of(pool).live_bytes * 11);
     CHECK_SOUND(cup_pool_check(pool));
     for (int i = 0; i < BLOCKS; i++)
@@ -387,8 +410,8 @@ TEST(pool, a_base_that_cannot_be_mapped_goes_straight_back)
                                        CUP_GIB + 4096};
     for (int i = 0; i < 3; i++) {
         odd_provider_t odd = {.base = bases[i]};
-        cup_provider_t ops = {odd_reserve, odd_release, &odd};
-        cup_pool_conf_t conf = {2 * CUP_MIB};
+        cup_provider_t ops = {.reserve = odd_reserve, .release = odd_release, .self = &odd};
+        cup_pool_conf_t conf = {.dedicated_bytes = 2 * CUP_MIB};
         cup_pool_t *pool = NULL;
         cup_addr_t addr = 3;
         CHECK_EQ(cup_pool_create(&conf, &ops, &pool), CUP_OK);
@@ -420,7 +443,7 @@ static void use_pool_meanwhile(void *pool)
         stuck_calls++;
 }
 
-TEST(pool, no_lock_is_held_in_a_provider_call)
+TEST_BOTH(no_lock_is_held_in_a_provider_call)
 {
     cup_pool_t *pool = create(CUP_GIB);
     fake.on_call = use_pool_meanwhile;
