@@ -79,21 +79,38 @@ static void forget_spans_locked(cup_pool_fields_t *f, cup_chunk_t *chunk)
     chunk->is_idle = false;
 }
 
+/*
+ * The addresses go back last: they may come from the driver again at once, and the map must not answer for them any
+ * more by then.
+ */
+static void give_range_back(cup_pool_t *pool, cup_range_t *range)
+{
+    cup_pool_fields_t *f = &pool->f;
+    cup_addr_t base = cup_chunk_base(range->chunk);
+    uint64_t bytes = cup_chunk_bytes(range->chunk);
+    for (size_t place = 0; place < range->handles; place++)
+        if (range->handle[place].is_backed)
+            f->provider.decommit(f->provider.self, cup_range_place_base(range, place),
+                                 cup_range_place_bytes(range, place), range->handle[place].id);
+    cup_lock_acquire(&pool->lock);
+    forget_slabs_locked(f, range->chunk);
+    cup_range_close(range, &f->spans);
+    cup_lock_release(&pool->lock);
+    f->provider.range_release(f->provider.self, base, bytes);
+}
+
 void cup_pool_destroy(cup_pool_t *pool)
 {
     cup_pool_fields_t *f = &pool->f;
     cup_chunk_t *chunk;
+    for (int i = 0; i < CUP_RANGE_COUNT; i++)
+        if (f->range[i].chunk)
+            give_range_back(pool, &f->range[i]);
     cup_lock_acquire(&pool->lock);
     while ((chunk = TAILQ_FIRST(&f->chunks))) {
         forget_spans_locked(f, chunk);
         unlink_chunk_locked(f, chunk);
         cup_store_put(&cup_chunk_store, chunk);
-    }
-    for (int i = 0; i < CUP_RANGE_COUNT; i++) {
-        if (!f->range[i].chunk)
-            continue;
-        forget_slabs_locked(f, f->range[i].chunk);
-        cup_range_close(&f->range[i], &f->spans);
     }
     cup_stock_drain(&f->spans);
     cup_stock_drain(&f->slabs);
@@ -791,21 +808,6 @@ static uint64_t trim_ranges(cup_pool_t *pool, uint64_t want_bytes)
 uint64_t cup_pool_trim(cup_pool_t *pool, uint64_t want_bytes)
 {
     return pool->f.has_ranges ? trim_ranges(pool, want_bytes) : trim_chunks(pool, want_bytes);
-}
-
-void cup_pool_release_ranges(cup_pool_t *pool)
-{
-    const cup_provider_t *provider = &pool->f.provider;
-    for (int i = 0; i < CUP_RANGE_COUNT; i++) {
-        cup_range_t *range = &pool->f.range[i];
-        if (!range->chunk)
-            continue;
-        for (size_t place = 0; place < range->handles; place++)
-            if (range->handle[place].is_backed)
-                provider->decommit(provider->self, cup_range_place_base(range, place),
-                                   cup_range_place_bytes(range, place), range->handle[place].id);
-        provider->range_release(provider->self, cup_chunk_base(range->chunk), cup_chunk_bytes(range->chunk));
-    }
 }
 
 cup_status_t cup_pool_surrender(cup_pool_t *pool, cup_addr_t addr)

@@ -65,8 +65,9 @@ cup_status_t cup_pool_create(const cup_pool_conf_t *conf, const cup_provider_t *
                              cup_pool_t **out_pool);
 
 /*
- * Forgets every block and chunk without a provider call: for a context whose memory died with it. The
- * caller guarantees that no other call on this pool runs or comes.
+ * For the end of a context. Forgets every block and chunk without a provider call: their memory died with it.
+ * Handles did not: they and the ranges are given back, whatever is in them. The caller guarantees that no work
+ * uses them any more, and that no other call on this pool runs or comes.
  */
 void cup_pool_destroy(cup_pool_t *pool);
 
@@ -133,13 +134,6 @@ void *cup_pool_self(const cup_pool_t *pool);
  * The base of one of the pool's chunks, or a backed address of a range, whichever; false when it has none.
  */
 bool cup_pool_any_chunk(cup_pool_t *pool, cup_addr_t *out_base);
-
-/*
- * Gives every handle and both ranges back, whatever is in them: for the end of a context, before destroy.
- * The caller guarantees that no work uses them and that no other call on this pool but destroy runs or
- * comes. Nothing to do in a pool of chunks.
- */
-void cup_pool_release_ranges(cup_pool_t *pool);
 
 /*
  * Takes a live dedicated block out of the pool for good, in one step with its chunk: the caller gives the

@@ -201,10 +201,8 @@ void cup_heap_leave(cup_heap_t *heap)
 {
     if (atomic_fetch_sub(&heap->users, 1) != 1 || !atomic_load(&heap->has_ended))
         return;
-    if (atomic_exchange(&heap->is_forgotten, true))
-        return;
-    cup_pool_release_ranges(heap->pool); /* chunks died with the context, handles did not */
-    cup_pool_destroy(heap->pool);
+    if (!atomic_exchange(&heap->is_forgotten, true))
+        cup_pool_destroy(heap->pool);
 }
 
 void cup_heap_end(cup_heap_t *heap)

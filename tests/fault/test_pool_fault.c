@@ -104,7 +104,6 @@ static const char *finish(run_t *run)
     cup_meta_fail_nth(0); /* a trim without host memory for its plan gives nothing back, and says so */
     cup_pool_trim(run->pool, UINT64_MAX);
     bool is_back = run->fake.held_bytes == 0;
-    cup_pool_release_ranges(run->pool);
     cup_pool_destroy(run->pool);
     is_back = is_back && run->fake.held_addresses == 0 && run->fake.faults == 0;
     return broken || is_back ? broken : "the provider did not get everything back";

@@ -333,8 +333,8 @@ TEST(growth, the_end_of_a_context_gives_everything_back)
     must_alloc(pool, 5 * CUP_MIB);
     must_free(pool, large);
     CHECK_EQ(cup_pool_trim(pool, 7 * HANDLE), 7 * HANDLE);
-    cup_pool_release_ranges(pool);
-    CHECK(fake.held_bytes == 0 && fake.held_addresses == 0 && fake.faults == 0);
+    CHECK(fake.held_bytes > 0 && fake.held_addresses == 2);
     cup_pool_destroy(pool);
+    CHECK(fake.held_bytes == 0 && fake.held_addresses == 0 && fake.faults == 0);
     CHECK(!cup_pool_owner(small) && !cup_pool_owner(large));
 }
