@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-#include "allocator/pool_fields.h"
+#include "allocator/pool_parts.h"
 #include "allocator/spanmap.h"
 
 static cup_store_t pool_store = CUP_STORE_INIT(cup_pool_t, 1);
@@ -59,7 +59,7 @@ static void unlink_chunk_locked(cup_pool_fields_t *f, cup_chunk_t *chunk)
     f->stat.chunks--;
 }
 
-static void forget_slabs_locked(cup_pool_fields_t *f, cup_chunk_t *chunk)
+void cup_pool_forget_slabs_locked(cup_pool_fields_t *f, cup_chunk_t *chunk)
 {
     for (cup_span_t *span = chunk->first; span; span = span->next)
         if (span->state == CUP_SPAN_SLAB)
@@ -68,7 +68,7 @@ static void forget_slabs_locked(cup_pool_fields_t *f, cup_chunk_t *chunk)
 
 static void forget_spans_locked(cup_pool_fields_t *f, cup_chunk_t *chunk)
 {
-    forget_slabs_locked(f, chunk);
+    cup_pool_forget_slabs_locked(f, chunk);
     for (cup_span_t *span = chunk->first, *next; span; span = next) {
         next = span->next;
         if (!chunk->is_dedicated)
@@ -79,33 +79,13 @@ static void forget_spans_locked(cup_pool_fields_t *f, cup_chunk_t *chunk)
     chunk->is_idle = false;
 }
 
-/*
- * The addresses go back last: they may come from the driver again at once, and the map must not answer for them any
- * more by then.
- */
-static void give_range_back(cup_pool_t *pool, cup_range_t *range)
-{
-    cup_pool_fields_t *f = &pool->f;
-    cup_addr_t base = cup_chunk_base(range->chunk);
-    uint64_t bytes = cup_chunk_bytes(range->chunk);
-    for (size_t place = 0; place < range->handles; place++)
-        if (range->handle[place].is_backed)
-            f->provider.decommit(f->provider.self, cup_range_place_base(range, place),
-                                 cup_range_place_bytes(range, place), range->handle[place].id);
-    cup_lock_acquire(&pool->lock);
-    forget_slabs_locked(f, range->chunk);
-    cup_range_close(range, &f->spans);
-    cup_lock_release(&pool->lock);
-    f->provider.range_release(f->provider.self, base, bytes);
-}
-
 void cup_pool_destroy(cup_pool_t *pool)
 {
     cup_pool_fields_t *f = &pool->f;
     cup_chunk_t *chunk;
     for (int i = 0; i < CUP_RANGE_COUNT; i++)
         if (f->range[i].chunk)
-            give_range_back(pool, &f->range[i]);
+            cup_pool_give_range_back(pool, &f->range[i]);
     cup_lock_acquire(&pool->lock);
     while ((chunk = TAILQ_FIRST(&f->chunks))) {
         forget_spans_locked(f, chunk);
@@ -121,34 +101,23 @@ void cup_pool_destroy(cup_pool_t *pool)
 
 /* ---- plan ---- */
 
-typedef enum { SMALL, SPAN, DEDICATED } route_t;
-
-typedef struct request {
-    route_t route;
-    uint32_t class_index;     /* SMALL */
-    uint64_t requested_bytes; /* as asked */
-    uint64_t span_bytes;      /* of the span that serves it: a slab's, its own, a chunk's */
-    uint64_t align;           /* of that span */
-    cup_addr_t site;          /* 0, or where in a FREE span of a range it must be */
-} request_t;
-
 /* Returns false for what no span can serve: 0 and sizes whose rounding, up to a whole chunk, overflows. */
-static bool route_request(const cup_pool_fields_t *f, uint64_t size_bytes, request_t *out_request)
+static bool route_request(const cup_pool_fields_t *f, uint64_t size_bytes, cup_pool_request_t *out_request)
 {
-    request_t request = {.requested_bytes = size_bytes, .align = CUP_SIZE_GRANULE};
+    cup_pool_request_t request = {.requested_bytes = size_bytes, .align = CUP_SIZE_GRANULE};
     uint64_t with_guard;
     if (size_bytes == 0 || __builtin_add_overflow(size_bytes, 2 * CUP_CHUNK_ALIGN, &with_guard))
         return false;
     if (!f->has_ranges && size_bytes >= f->conf.dedicated_bytes) {
-        request.route = DEDICATED;
+        request.route = CUP_POOL_DEDICATED;
         request.align = CUP_CHUNK_ALIGN;
         (void)cup_size_round_up(size_bytes, CUP_CHUNK_ALIGN, &request.span_bytes);
     } else if (size_bytes <= CUP_SIZE_SMALL_MAX) {
-        request.route = SMALL;
+        request.route = CUP_POOL_SMALL;
         request.class_index = cup_size_class_of(size_bytes);
         request.span_bytes = cup_size_classes[request.class_index].slab_bytes;
     } else {
-        request.route = SPAN;
+        request.route = CUP_POOL_SPAN;
         request.align = cup_size_span_align(size_bytes);
         (void)cup_size_round_up(size_bytes, CUP_SIZE_GRANULE, &request.span_bytes);
     }
@@ -157,7 +126,7 @@ static bool route_request(const cup_pool_fields_t *f, uint64_t size_bytes, reque
 }
 
 /* Gathers what a commit may need, so that it cannot fail; the pool stays as it is. */
-static cup_status_t prepare_locked(cup_pool_fields_t *f)
+cup_status_t cup_pool_prepare_locked(cup_pool_fields_t *f)
 {
     cup_status_t status = cup_limbo_reserve(&f->limbo, f->stat.live_blocks + f->stat.limbo_blocks + 1);
     if (status == CUP_OK)
@@ -197,7 +166,7 @@ static void give_span_locked(cup_pool_fields_t *f, cup_span_t *span)
  * block does not make and unmake a slab each time. Kept slabs go back to the arena when that misses, before
  * a trim, and when nothing is live or in limbo: an empty pool is whole. Returns whether there was one.
  */
-static bool drop_kept_locked(cup_pool_fields_t *f)
+bool cup_pool_drop_kept_locked(cup_pool_fields_t *f)
 {
     if (f->kept_bytes == 0)
         return false;
@@ -217,7 +186,7 @@ static bool drop_kept_locked(cup_pool_fields_t *f)
 static void drop_kept_if_empty_locked(cup_pool_fields_t *f)
 {
     if (f->stat.live_blocks == 0 && f->stat.limbo_blocks == 0)
-        (void)drop_kept_locked(f);
+        (void)cup_pool_drop_kept_locked(f);
 }
 
 static uint64_t capacity_bytes(const cup_slab_t *slab)
@@ -227,26 +196,21 @@ static uint64_t capacity_bytes(const cup_slab_t *slab)
 
 /* ---- alloc ---- */
 
-static cup_range_t *range_for(cup_pool_fields_t *f, const request_t *request)
+static cup_span_t *take_site_locked(cup_pool_fields_t *f, const cup_pool_request_t *request)
 {
-    return &f->range[request->span_bytes <= CUP_SIZE_SMALL_SPAN_MAX ? CUP_RANGE_SMALL : CUP_RANGE_LARGE];
-}
-
-static cup_span_t *take_site_locked(cup_pool_fields_t *f, const request_t *request)
-{
-    cup_range_t *range = range_for(f, request);
+    cup_range_t *range = cup_pool_range_for(f, request);
     cup_span_t *span = cup_spanmap_below(request->site, cup_chunk_base(range->chunk));
     return cup_arena_carve(&range->arena, span, request->site, request->span_bytes, &f->spans);
 }
 
-static cup_span_t *take_span_locked(cup_pool_fields_t *f, const request_t *request)
+static cup_span_t *take_span_locked(cup_pool_fields_t *f, const cup_pool_request_t *request)
 {
     if (request->site)
         return take_site_locked(f, request);
-    cup_arena_t *arena = f->has_ranges ? &range_for(f, request)->arena : &f->arena;
+    cup_arena_t *arena = f->has_ranges ? &cup_pool_range_for(f, request)->arena : &f->arena;
     bool may_drop = arena != &f->range[CUP_RANGE_LARGE].arena; /* no kept slab is in the way there */
     cup_span_t *span = cup_arena_take(arena, request->span_bytes, request->align, &f->spans);
-    if (!span && may_drop && drop_kept_locked(f))
+    if (!span && may_drop && cup_pool_drop_kept_locked(f))
         span = cup_arena_take(arena, request->span_bytes, request->align, &f->spans);
     if (span)
         note_busy(f, span->chunk);
@@ -260,7 +224,7 @@ static void use_kept_locked(cup_pool_fields_t *f, cup_slab_bin_t *bin)
     bin->kept = NULL;
 }
 
-static bool take_small_locked(cup_pool_fields_t *f, const request_t *request, cup_addr_t *out_addr)
+static bool take_small_locked(cup_pool_fields_t *f, const cup_pool_request_t *request, cup_addr_t *out_addr)
 {
     cup_slab_bin_t *bin = &f->bins[request->class_index];
     if (!bin->lowest) {
@@ -278,7 +242,7 @@ static bool take_small_locked(cup_pool_fields_t *f, const request_t *request, cu
 }
 
 /* A cached chunk serves if it is at most 1/8 too large; the rest of it serves nobody. */
-static cup_span_t *take_cached_locked(cup_pool_fields_t *f, const request_t *request)
+static cup_span_t *take_cached_locked(cup_pool_fields_t *f, const cup_pool_request_t *request)
 {
     cup_span_t *span = cup_tree_find(&f->cached, request->span_bytes, 0);
     if (!span || span->size_bytes - request->span_bytes > request->span_bytes / 8)
@@ -291,14 +255,15 @@ static cup_span_t *take_cached_locked(cup_pool_fields_t *f, const request_t *req
 }
 
 /* Prepared before; changes nothing on a miss. */
-static cup_status_t commit_locked(cup_pool_fields_t *f, const request_t *request, cup_addr_t *out_addr)
+cup_status_t cup_pool_commit_locked(cup_pool_fields_t *f, const cup_pool_request_t *request,
+                                    cup_addr_t *out_addr)
 {
-    if (request->route == SMALL) {
+    if (request->route == CUP_POOL_SMALL) {
         if (!take_small_locked(f, request, out_addr))
             return CUP_ERR_MISS;
     } else {
         cup_span_t *span =
-            request->route == SPAN ? take_span_locked(f, request) : take_cached_locked(f, request);
+            request->route == CUP_POOL_SPAN ? take_span_locked(f, request) : take_cached_locked(f, request);
         if (!span)
             return CUP_ERR_MISS;
         span->requested_bytes = request->requested_bytes;
@@ -313,13 +278,13 @@ static cup_status_t commit_locked(cup_pool_fields_t *f, const request_t *request
 
 cup_status_t cup_pool_alloc(cup_pool_t *pool, uint64_t size_bytes, cup_addr_t *out_addr)
 {
-    request_t request;
+    cup_pool_request_t request;
     if (!route_request(&pool->f, size_bytes, &request))
         return size_bytes == 0 ? CUP_ERR_INVALID : CUP_ERR_MISS;
     cup_lock_acquire(&pool->lock);
-    cup_status_t status = prepare_locked(&pool->f);
+    cup_status_t status = cup_pool_prepare_locked(&pool->f);
     if (status == CUP_OK)
-        status = commit_locked(&pool->f, &request, out_addr);
+        status = cup_pool_commit_locked(&pool->f, &request, out_addr);
     cup_lock_release(&pool->lock);
     return status;
 }
@@ -354,9 +319,9 @@ static void link_chunk_locked(cup_pool_t *pool, cup_chunk_t *chunk)
 }
 
 /* The smallest chunk in which the request surely fits, and the size by footprint if that is more. */
-static uint64_t chunk_bytes_for(cup_pool_t *pool, const request_t *request, bool is_tight)
+static uint64_t chunk_bytes_for(cup_pool_t *pool, const cup_pool_request_t *request, bool is_tight)
 {
-    if (request->route == DEDICATED)
+    if (request->route == CUP_POOL_DEDICATED)
         return request->span_bytes;
     uint64_t guard_bytes = request->align > CUP_SPAN_GUARD_BYTES ? request->align : CUP_SPAN_GUARD_BYTES;
     uint64_t least_bytes = 0;
@@ -395,28 +360,28 @@ static cup_status_t reserve_chunk(cup_pool_t *pool, cup_chunk_t *chunk, uint64_t
 /*
  * Linked and served in one locked section: no other thread can take the memory that this request paid for.
  */
-static cup_status_t link_and_commit(cup_pool_t *pool, cup_chunk_t *chunk, const request_t *request,
+static cup_status_t link_and_commit(cup_pool_t *pool, cup_chunk_t *chunk, const cup_pool_request_t *request,
                                     cup_addr_t *out_addr)
 {
     cup_lock_acquire(&pool->lock);
-    cup_status_t status = prepare_locked(&pool->f);
+    cup_status_t status = cup_pool_prepare_locked(&pool->f);
     if (status == CUP_OK) {
         link_chunk_locked(pool, chunk);
-        status = commit_locked(&pool->f, request, out_addr);
+        status = cup_pool_commit_locked(&pool->f, request, out_addr);
         CUP_ASSERT(status == CUP_OK);
     }
     cup_lock_release(&pool->lock);
     return status;
 }
 
-static cup_status_t grow_by_chunk(cup_pool_t *pool, const request_t *request, bool is_tight,
+static cup_status_t grow_by_chunk(cup_pool_t *pool, const cup_pool_request_t *request, bool is_tight,
                                   cup_addr_t *out_addr)
 {
     uint64_t chunk_bytes = chunk_bytes_for(pool, request, is_tight);
     cup_chunk_t *chunk = cup_store_take(&cup_chunk_store);
     if (!chunk)
         return CUP_ERR_NOMEM;
-    cup_status_t status = reserve_chunk(pool, chunk, chunk_bytes, request->route == DEDICATED);
+    cup_status_t status = reserve_chunk(pool, chunk, chunk_bytes, request->route == CUP_POOL_DEDICATED);
     bool is_reserved = status == CUP_OK;
     if (is_reserved)
         status = link_and_commit(pool, chunk, request, out_addr);
@@ -427,149 +392,12 @@ static cup_status_t grow_by_chunk(cup_pool_t *pool, const request_t *request, bo
     return status;
 }
 
-/* ---- grow a range ---- */
-
-/* The addresses, once. Two threads may come here at once: the second gives its own back. */
-static cup_status_t open_range(cup_pool_t *pool, cup_range_t *range)
-{
-    cup_pool_fields_t *f = &pool->f;
-    uint64_t align = cup_range_align(f->conf.handle_bytes), size_bytes = f->conf.range_bytes / align * align;
-    cup_addr_t base = 0;
-    atomic_fetch_add_explicit(&f->reserves, 1, memory_order_relaxed);
-    cup_status_t status = f->provider.range_reserve(f->provider.self, size_bytes, &base);
-    if (status != CUP_OK)
-        return status;
-    bool is_usable =
-        base % CUP_CHUNK_ALIGN == 0 && base < CUP_SPANMAP_LIMIT && size_bytes <= CUP_SPANMAP_LIMIT - base;
-    bool is_kept = false;
-    cup_lock_acquire(&pool->lock);
-    status = is_usable ? cup_stock_reserve(&f->spans, 1) : CUP_ERR_DRIVER;
-    if (status == CUP_OK && !range->chunk) {
-        status = cup_range_open(range, base, size_bytes, f->conf.handle_bytes, pool, &f->spans);
-        is_kept = status == CUP_OK;
-    }
-    cup_lock_release(&pool->lock);
-    if (!is_kept) {
-        atomic_fetch_add_explicit(&f->releases, 1, memory_order_relaxed);
-        f->provider.range_release(f->provider.self, base, size_bytes);
-    }
-    return status;
-}
-
-static uint64_t budget_bytes(const cup_pool_fields_t *f, const request_t *request)
-{
-    uint64_t live_bytes = f->stat.live_bytes + request->requested_bytes;
-    uint64_t peak_bytes = live_bytes > f->stat.live_peak_bytes ? live_bytes : f->stat.live_peak_bytes;
-    uint64_t bytes = peak_bytes / 100 * f->conf.slack_percent;
-    return bytes > f->conf.slack_floor_bytes ? bytes : f->conf.slack_floor_bytes;
-}
-
-/* The window, and the sources that the slack asks for. */
-static cup_status_t plan_growth_locked(cup_pool_fields_t *f, cup_growth_t *growth, const request_t *request)
-{
-    cup_status_t status = cup_growth_plan_locked(growth, request->span_bytes, request->align, &f->spans);
-    if (status != CUP_OK)
-        return status;
-    uint64_t after_bytes = f->stat.footprint_bytes + f->growing_bytes + growth->site.new_bytes;
-    if (after_bytes > budget_bytes(f, request) && !f->conf.is_pinned_possible)
-        (void)cup_growth_borrow_locked(growth, growth->site.new_bytes, &f->spans);
-    growth->planned_bytes = cup_growth_missing_bytes(growth);
-    f->growing_bytes += growth->planned_bytes;
-    return CUP_OK;
-}
-
-/* Out of memory: what is free elsewhere serves, if it is enough. */
-static cup_status_t borrow_the_rest(cup_pool_t *pool, cup_growth_t *growth)
-{
-    if (pool->f.conf.is_pinned_possible)
-        return CUP_ERR_OOM;
-    cup_lock_acquire(&pool->lock);
-    bool is_enough = cup_growth_borrow_locked(growth, cup_growth_missing_bytes(growth), &pool->f.spans);
-    cup_lock_release(&pool->lock);
-    return is_enough ? CUP_OK : CUP_ERR_OOM;
-}
-
-static cup_status_t carry_out(cup_pool_t *pool, cup_growth_t *growth)
-{
-    const cup_provider_t *provider = &pool->f.provider;
-    cup_status_t status = cup_growth_commit(growth, provider);
-    if (status == CUP_ERR_OOM)
-        status = borrow_the_rest(pool, growth);
-    return status == CUP_OK ? cup_growth_move(growth, provider) : status;
-}
-
-static void settle_growth_locked(cup_pool_fields_t *f, cup_growth_t *growth)
-{
-    cup_growth_settle_locked(growth);
-    f->growing_bytes -= growth->planned_bytes;
-    f->stat.commits += growth->commits;
-    f->stat.decommits += growth->decommits;
-    f->stat.moves += growth->moves;
-    f->stat.footprint_bytes = f->range[CUP_RANGE_LARGE].backed_bytes + f->range[CUP_RANGE_SMALL].backed_bytes;
-    if (f->stat.footprint_peak_bytes < f->stat.footprint_bytes)
-        f->stat.footprint_peak_bytes = f->stat.footprint_bytes;
-}
-
-/*
- * Settled and served in one locked section: no other thread can take the memory that this request paid for.
- */
-static cup_status_t finish_growth(cup_pool_t *pool, cup_growth_t *growth, cup_status_t status,
-                                  const request_t *request, cup_addr_t *out_addr)
-{
-    cup_pool_fields_t *f = &pool->f;
-    cup_lock_acquire(&pool->lock);
-    if (status == CUP_OK)
-        status = prepare_locked(f);
-    if (status != CUP_OK) {
-        cup_lock_release(&pool->lock);
-        cup_growth_undo(growth, &f->provider);
-        cup_lock_acquire(&pool->lock);
-    }
-    settle_growth_locked(f, growth);
-    if (status == CUP_OK) {
-        request_t here = *request;
-        here.site = growth->site.base;
-        status = commit_locked(f, &here, out_addr);
-    }
-    CUP_ASSERT(status != CUP_ERR_MISS);
-    cup_lock_release(&pool->lock);
-    return status;
-}
-
-static cup_status_t grow_by_handles(cup_pool_t *pool, const request_t *request, cup_addr_t *out_addr)
-{
-    cup_range_t *range = range_for(&pool->f, request);
-    cup_growth_t growth;
-    cup_lock_acquire(&pool->lock);
-    bool is_open = range->chunk != NULL;
-    cup_lock_release(&pool->lock);
-    cup_status_t status = is_open ? CUP_OK : open_range(pool, range);
-    if (status != CUP_OK)
-        return status;
-    status = cup_growth_init(&growth, range);
-    cup_lock_acquire(&pool->lock);
-    if (status == CUP_OK)
-        status = prepare_locked(&pool->f);
-    if (status == CUP_OK) /* another thread may have freed or grown enough */
-        status = commit_locked(&pool->f, request, out_addr);
-    bool must_grow = status == CUP_ERR_MISS;
-    if (must_grow)
-        status = plan_growth_locked(&pool->f, &growth, request);
-    cup_lock_release(&pool->lock);
-    if (must_grow && status == CUP_OK) {
-        status = carry_out(pool, &growth);
-        status = finish_growth(pool, &growth, status, request, out_addr);
-    }
-    cup_growth_fini(&growth);
-    return status;
-}
-
 cup_status_t cup_pool_grow(cup_pool_t *pool, uint64_t size_bytes, bool is_tight, cup_addr_t *out_addr)
 {
-    request_t request;
+    cup_pool_request_t request;
     if (!route_request(&pool->f, size_bytes, &request))
         return CUP_ERR_INVALID;
-    return pool->f.has_ranges ? grow_by_handles(pool, &request, out_addr)
+    return pool->f.has_ranges ? cup_pool_grow_range(pool, &request, out_addr)
                               : grow_by_chunk(pool, &request, is_tight, out_addr);
 }
 
@@ -759,7 +587,7 @@ static uint64_t trim_chunks(cup_pool_t *pool, uint64_t want_bytes)
     cup_chunk_t *chunk;
     uint64_t bytes = 0;
     cup_lock_acquire(&pool->lock);
-    (void)drop_kept_locked(f);
+    (void)cup_pool_drop_kept_locked(f);
     while (bytes < want_bytes && (chunk = TAILQ_FIRST(&f->idle))) {
         unlink_idle_locked(f, chunk);
         TAILQ_INSERT_TAIL(&doomed, chunk, idle);
@@ -774,40 +602,9 @@ static uint64_t trim_chunks(cup_pool_t *pool, uint64_t want_bytes)
     return bytes;
 }
 
-/* Whole free handles of one range; nothing when host memory for the plan is short. */
-static uint64_t trim_range(cup_pool_t *pool, cup_range_t *range, uint64_t want_bytes)
-{
-    cup_pool_fields_t *f = &pool->f;
-    cup_growth_t growth;
-    uint64_t bytes = 0;
-    if (cup_growth_init(&growth, range) == CUP_OK) {
-        cup_lock_acquire(&pool->lock);
-        (void)drop_kept_locked(f);
-        if (range->chunk)
-            bytes = cup_growth_doom_locked(&growth, want_bytes, &f->spans);
-        cup_lock_release(&pool->lock);
-    }
-    if (bytes > 0) {
-        cup_growth_decommit(&growth, &f->provider);
-        cup_lock_acquire(&pool->lock);
-        settle_growth_locked(f, &growth);
-        cup_lock_release(&pool->lock);
-    }
-    cup_growth_fini(&growth);
-    return bytes;
-}
-
-static uint64_t trim_ranges(cup_pool_t *pool, uint64_t want_bytes)
-{
-    uint64_t bytes = 0;
-    for (int i = 0; i < CUP_RANGE_COUNT && bytes < want_bytes && !pool->f.conf.is_pinned_possible; i++)
-        bytes += trim_range(pool, &pool->f.range[i], want_bytes - bytes);
-    return bytes;
-}
-
 uint64_t cup_pool_trim(cup_pool_t *pool, uint64_t want_bytes)
 {
-    return pool->f.has_ranges ? trim_ranges(pool, want_bytes) : trim_chunks(pool, want_bytes);
+    return pool->f.has_ranges ? cup_pool_trim_ranges(pool, want_bytes) : trim_chunks(pool, want_bytes);
 }
 
 cup_status_t cup_pool_surrender(cup_pool_t *pool, cup_addr_t addr)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pool_fields - what is inside a pool: for pool.c, which changes it, and check.c, which walks it. Nobody
- * else.
+ * pool_fields - what is inside a pool: for pool.c and pool_range.c, which change it, and check.c, which walks
+ * it. Nobody else.
  * Invariants: stated where they are checked (check.c).
  * Threads:    the lock guards everything below it; the head stays readable after destroy (pools live in a
  *             store).

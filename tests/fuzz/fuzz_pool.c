@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_pool - the bytes are operations on one pool over a fake provider, three bytes each. Laws: no block
- * overlaps one that is live or still in limbo; what is not the base of a live block is refused; the pool's
- * own walk (cup_pool_check) finds nothing; when all is freed and complete, each chunk is one free span, and
- * a trim gives everything back. Failures of the provider and of host memory are operations, too.
+ * fuzz_pool - the bytes are operations on one pool, over chunks or ranges of a fake provider, three bytes
+ * each. Laws: no block overlaps one that is live or still in limbo; what is not the base of a live block is
+ * refused; the pool's own walk (cup_pool_check) finds nothing; when all is freed and complete, each chunk or
+ * range is one free span, and a trim gives everything back. Failures of the provider and of host memory are
+ * operations, too.
  */
 #include "allocator/meta.h"
 #include "allocator/pool.h"
@@ -212,7 +213,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static model_t model;
     static bool is_ready;
-    cup_pool_conf_t conf;
+    cup_pool_conf_t conf = {.range_bytes = 256 * CUP_MIB};
     cup_provider_t ops;
 
     if (size < 2)
@@ -222,7 +223,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     is_ready = true;
     provider.limit_bytes = (uint64_t)(data[0] + 1) * CUP_CHUNK_ALIGN;
     conf.dedicated_bytes = data[1] & 1 ? 2 * CUP_MIB : (uint64_t)(data[1] + 1) * 128 * CUP_KIB;
-    ops = cup_fake_ops(&provider);
+    conf.slack_percent = 100 + data[1];
+    conf.slack_floor_bytes = (uint64_t)(data[0] & 7) * 8 * CUP_MIB;
+    ops = data[1] & 2 ? cup_fake_range_ops(&provider) : cup_fake_ops(&provider);
     memset(&model, 0, sizeof(model));
     if (cup_pool_create(&conf, &ops, &model.pool) != CUP_OK)
         return 0;
@@ -234,6 +237,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_pool(&model);
     empty_pool(&model);
     cup_pool_destroy(model.pool);
+    FUZZ_CHECK(provider.held_addresses == 0, "a range is still held");
     return 0;
 }
 
