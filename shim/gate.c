@@ -28,7 +28,6 @@ static _Atomic int g_life = UNBORN;
 static pthread_mutex_t g_start_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int *_Atomic g_parent_mark; /* 1 in the process that started, 0 in its forked children */
 static pid_t g_pid;                        /* without MADV_WIPEONFORK */
-static const char *g_aside_reason;
 
 static _Thread_local struct {
     int depth;
@@ -109,13 +108,15 @@ static void ignore(const char *line)
 
 static void start_locked(void)
 {
+    const char *aside_reason;
+
     /* Twice: what the first pass finds wrong goes where the log was told to go. */
     cup_conf_load(environ, ignore, &g_conf);
     cup_log_setup(g_conf.log.text);
     cup_conf_load(environ, cup_log_complain, &g_conf);
-    g_aside_reason = find_aside_reason();
-    if (g_aside_reason) {
-        cup_log(CUP_LOG_INFO, "standing aside: %s", g_aside_reason);
+    aside_reason = find_aside_reason();
+    if (aside_reason) {
+        cup_log(CUP_LOG_INFO, "standing aside: %s", aside_reason);
         atomic_store_explicit(&g_life, PASS_THROUGH, memory_order_release);
         return;
     }
@@ -169,9 +170,4 @@ void cup_gate_leave(void)
 const cup_conf_t *cup_gate_conf(void)
 {
     return &g_conf;
-}
-
-const char *cup_gate_aside_reason(void)
-{
-    return g_aside_reason;
 }

@@ -28,7 +28,4 @@ bool cup_gate_enter(bool may_start);
 /* Ends what a true cup_gate_enter began. */
 void cup_gate_leave(void);
 
-/* Why the pool stands aside, as text for people, or NULL while it does not. */
-const char *cup_gate_aside_reason(void);
-
 #endif /* CUP_SHIM_GATE_H */

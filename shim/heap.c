@@ -23,7 +23,6 @@
 #include "shim/order.h"
 #include "shim/registry.h"
 #include "shim/stat.h"
-#include <sched.h>
 #include <stdatomic.h>
 #include <time.h>
 

@@ -45,7 +45,7 @@ bool cup_route_runtime_free(void *ptr);
 /* A function of the runtime that the program uses; NULL if there is none. Cached by the caller. */
 void *cup_route_runtime_real(const char *name);
 
-/* The C library's dlsym, resolved by cup_route_find_dlsym(): hook_dlsym.c jumps through this variable. */
+/* The C library's dlsym (drv.h), resolved by cup_drv_find_real_dlsym(): hook_dlsym.c jumps through this variable. */
 extern void *(*cup_drv_real_dlsym)(void *handle, const char *name);
 void cup_drv_find_real_dlsym(void);
 
