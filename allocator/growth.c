@@ -117,6 +117,7 @@ cup_status_t cup_growth_commit(cup_growth_t *growth, const cup_provider_t *provi
         if (status != CUP_OK)
             return status;
         handle->is_next = handle->is_new = true;
+        handle->stamp = 0;
         growth->missing[zone]--;
     }
     return CUP_OK;
@@ -152,6 +153,7 @@ static cup_status_t move_to(cup_growth_t *growth, const cup_provider_t *provider
         return status;
     target->id = source->id;
     target->is_next = true;
+    target->stamp = 0; /* what moves is complete */
     source->is_next = false;
     growth->missing[zone]--;
     pass_source(growth, zone, from);

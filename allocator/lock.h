@@ -7,7 +7,9 @@
  *
  * Ranks, outermost first:
  *   CUP_LOCK_REGISTRY   shim: contexts come and go
- *   CUP_LOCK_ORDER      shim: the ring of order points of one context
+ *   CUP_LOCK_CAPTURE    shim: captures in progress, contexts with order points
+ *   CUP_LOCK_ORDER      shim: closing the order points of one context
+ *   CUP_LOCK_STREAM     shim: a new stream
  *   CUP_LOCK_POOL       everything inside one pool
  *   CUP_LOCK_SPANMAP    growing the span map (look-ups take none)
  *   CUP_LOCK_STORE      one type-stable store (store.h)
@@ -19,7 +21,9 @@
 
 typedef enum {
     CUP_LOCK_REGISTRY,
+    CUP_LOCK_CAPTURE,
     CUP_LOCK_ORDER,
+    CUP_LOCK_STREAM,
     CUP_LOCK_POOL,
     CUP_LOCK_SPANMAP,
     CUP_LOCK_STORE,

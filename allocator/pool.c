@@ -500,27 +500,52 @@ static void end_life_locked(cup_pool_fields_t *f, place_t place)
         place.span->state = CUP_SPAN_LIMBO;
 }
 
-cup_status_t cup_pool_free(cup_pool_t *pool, cup_addr_t addr, cup_point_t stamp, uint64_t *out_occupied_bytes)
+static void enter_limbo_locked(cup_pool_fields_t *f, place_t place, cup_addr_t addr, cup_point_t stamp)
+{
+    cup_limbo_push(&f->limbo, addr, stamp);
+    f->stat.limbo_blocks++;
+    f->stat.limbo_bytes += occupied_bytes(place);
+}
+
+/* The block can be handed out, but its memory is not complete: a handle must not move under work that may still run. */
+static void settle_early_locked(cup_pool_fields_t *f, place_t place, cup_addr_t addr, cup_point_t stamp)
+{
+    if (place.span->chunk->range)
+        cup_range_note_free(place.span->chunk->range, addr, occupied_bytes(place), stamp);
+    settle_locked(f, place);
+}
+
+static cup_status_t free_block(cup_pool_t *pool, cup_addr_t addr, cup_point_t stamp, bool is_ordered,
+                               uint64_t *out_occupied_bytes)
 {
     cup_pool_fields_t *f = &pool->f;
     place_t place;
     cup_lock_acquire(&pool->lock);
     bool is_found = find_base_locked(pool, addr, &place);
     if (is_found) {
-        uint64_t bytes = occupied_bytes(place);
         if (out_occupied_bytes)
-            *out_occupied_bytes = bytes;
+            *out_occupied_bytes = occupied_bytes(place);
         end_life_locked(f, place);
-        if (stamp == 0) {
+        if (is_ordered)
+            settle_early_locked(f, place, addr, stamp);
+        else if (stamp == 0)
             settle_locked(f, place);
-        } else {
-            cup_limbo_push(&f->limbo, addr, stamp);
-            f->stat.limbo_blocks++;
-            f->stat.limbo_bytes += bytes;
-        }
+        else
+            enter_limbo_locked(f, place, addr, stamp);
     }
     cup_lock_release(&pool->lock);
     return is_found ? CUP_OK : CUP_ERR_NOT_FOUND;
+}
+
+cup_status_t cup_pool_free(cup_pool_t *pool, cup_addr_t addr, cup_point_t stamp, uint64_t *out_occupied_bytes)
+{
+    return free_block(pool, addr, stamp, false, out_occupied_bytes);
+}
+
+cup_status_t cup_pool_free_ordered(cup_pool_t *pool, cup_addr_t addr, cup_point_t stamp,
+                                   uint64_t *out_occupied_bytes)
+{
+    return free_block(pool, addr, stamp, true, out_occupied_bytes);
 }
 
 /* ---- complete ---- */
@@ -531,25 +556,32 @@ static uint64_t complete_batch_locked(cup_pool_fields_t *f, cup_point_t complete
 {
     uint64_t left = 0;
     cup_addr_t addr;
+    cup_point_t stamp = cup_limbo_oldest(&f->limbo);
     while (left < COMPLETE_BATCH && cup_limbo_try_pop(&f->limbo, completed, &addr)) {
         cup_chunk_t *chunk = cup_spanmap_chunk(addr);
         place_t place = place_in(chunk->is_dedicated ? chunk->first : cup_spanmap_at(addr), addr);
         CUP_ASSERT(base_of(place) == addr && !is_live(place));
         f->stat.limbo_blocks--;
         f->stat.limbo_bytes -= occupied_bytes(place);
-        settle_locked(f, place);
+        settle_early_locked(f, place, addr, stamp);
+        stamp = cup_limbo_oldest(&f->limbo);
         left++;
     }
     return left;
 }
 
-/* The look before the lock keeps a poll that finds nothing new at a load. */
-uint64_t cup_pool_complete(cup_pool_t *pool, cup_point_t completed)
+static void note_completed_locked(cup_pool_fields_t *f, cup_point_t completed)
+{
+    if (completed <= atomic_load_explicit(&f->completed, memory_order_relaxed))
+        return;
+    atomic_store_explicit(&f->completed, completed, memory_order_relaxed);
+    for (int i = 0; i < CUP_RANGE_COUNT; i++)
+        f->range[i].completed = completed;
+}
+
+static uint64_t leave_limbo(cup_pool_t *pool, cup_point_t completed)
 {
     uint64_t total = 0, batch;
-    cup_point_t oldest = cup_limbo_oldest(&pool->f.limbo);
-    if (oldest == 0 || oldest > completed)
-        return 0;
     do {
         cup_lock_acquire(&pool->lock);
         batch = complete_batch_locked(&pool->f, completed);
@@ -557,6 +589,23 @@ uint64_t cup_pool_complete(cup_pool_t *pool, cup_point_t completed)
         total += batch;
     } while (batch == COMPLETE_BATCH);
     return total;
+}
+
+/* The look before the lock keeps a poll that finds nothing new at two loads. */
+uint64_t cup_pool_complete(cup_pool_t *pool, cup_point_t completed)
+{
+    cup_point_t oldest = cup_limbo_oldest(&pool->f.limbo);
+    if (completed > atomic_load_explicit(&pool->f.completed, memory_order_relaxed)) {
+        cup_lock_acquire(&pool->lock);
+        note_completed_locked(&pool->f, completed);
+        cup_lock_release(&pool->lock);
+    }
+    return oldest == 0 || oldest > completed ? 0 : leave_limbo(pool, completed);
+}
+
+uint64_t cup_pool_order_limbo(cup_pool_t *pool, cup_point_t ordered)
+{
+    return leave_limbo(pool, ordered);
 }
 
 cup_point_t cup_pool_oldest_stamp(cup_pool_t *pool)

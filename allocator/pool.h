@@ -25,8 +25,6 @@ typedef struct cup_pool_conf {
     uint64_t handle_bytes; /* 0: by position (range.h); else this size everywhere, for experiments */
     uint64_t slack_floor_bytes; /* up to this, and up to slack_percent of the peak of live bytes, the pool */
     uint32_t slack_percent;     /* commits new memory; past both it moves what is free first */
-    /* Others may have pinned pages: what was handed out is never moved or given back. */
-    bool is_pinned_possible;
 } cup_pool_conf_t;
 
 typedef struct cup_block_info {
@@ -97,9 +95,19 @@ cup_status_t cup_pool_grow(cup_pool_t *pool, uint64_t size_bytes, bool is_tight,
 cup_status_t cup_pool_free(cup_pool_t *pool, cup_addr_t addr, cup_point_t stamp,
                            uint64_t *out_occupied_bytes);
 
-/* Order points up to completed have completed: their blocks leave limbo. Returns how many. Monotone in
- * completed. */
+/*
+ * As cup_pool_free, but the block can be handed out at once: the caller sees to it that its next owner's work runs after
+ * the last one's (*ordered*). Only its memory is not moved or given back until complete(>= stamp).
+ */
+cup_status_t cup_pool_free_ordered(cup_pool_t *pool, cup_addr_t addr, cup_point_t stamp,
+                                   uint64_t *out_occupied_bytes);
+
+/* Order points up to completed have completed: their blocks leave limbo, their memory may move. Returns how many blocks
+ * left. Monotone in completed. */
 uint64_t cup_pool_complete(cup_pool_t *pool, cup_point_t completed);
+
+/* Blocks stamped up to ordered leave limbo as if they had been freed ordered. Returns how many. */
+uint64_t cup_pool_order_limbo(cup_pool_t *pool, cup_point_t ordered);
 
 /* The oldest stamp in limbo, or 0 when limbo is empty: what a waiting malloc would wait for. */
 cup_point_t cup_pool_oldest_stamp(cup_pool_t *pool);

@@ -32,11 +32,12 @@ typedef struct cup_pool_fields {
     cup_chunk_list_t idle;
     cup_stock_t spans;
     cup_stock_t slabs;
-    uint64_t growing_bytes;     /* that growths under way will commit */
-    uint64_t slab_free_bytes;   /* in free blocks of slabs, but for kept ones */
-    uint64_t kept_bytes;        /* spans of kept slabs: at most one a class */
-    cup_pool_stat_t stat;       /* but for what cup_pool_stat() derives: idle, reserves, releases */
-    _Atomic(uint64_t) reserves; /* provider calls, successful or not: counted where no lock is held */
+    _Atomic(cup_point_t) completed; /* the newest that cup_pool_complete() heard of */
+    uint64_t growing_bytes;         /* that growths under way will commit */
+    uint64_t slab_free_bytes;       /* in free blocks of slabs, but for kept ones */
+    uint64_t kept_bytes;            /* spans of kept slabs: at most one a class */
+    cup_pool_stat_t stat;           /* but for what cup_pool_stat() derives: idle, reserves, releases */
+    _Atomic(uint64_t) reserves;     /* provider calls, successful or not: counted where no lock is held */
     _Atomic(uint64_t) releases;
 } cup_pool_fields_t;
 

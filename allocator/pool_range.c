@@ -26,6 +26,7 @@ static cup_status_t open_range(cup_pool_t *pool, cup_range_t *range)
     if (status == CUP_OK && !range->chunk) {
         status = cup_range_open(range, base, size_bytes, f->conf.handle_bytes, pool, &f->spans);
         is_kept = status == CUP_OK;
+        range->completed = atomic_load_explicit(&f->completed, memory_order_relaxed);
     }
     cup_lock_release(&pool->lock);
     if (!is_kept) {
@@ -43,15 +44,24 @@ static uint64_t budget_bytes(const cup_pool_fields_t *f, const cup_pool_request_
     return bytes > f->conf.slack_floor_bytes ? bytes : f->conf.slack_floor_bytes;
 }
 
+/*
+ * Without the lock: the answer may need the loader's, which a constructor holds that allocates. Asked before the plan:
+ * what is free in it was pinned, if at all, through something that was there by then.
+ */
+static bool may_move(const cup_pool_fields_t *f)
+{
+    return !f->provider.may_move || f->provider.may_move(f->provider.self);
+}
+
 /* The window, and the sources that the slack asks for. */
 static cup_status_t plan_growth_locked(cup_pool_fields_t *f, cup_growth_t *growth,
-                                       const cup_pool_request_t *request)
+                                       const cup_pool_request_t *request, bool is_movable)
 {
     cup_status_t status = cup_growth_plan_locked(growth, request->span_bytes, request->align, &f->spans);
     if (status != CUP_OK)
         return status;
     uint64_t after_bytes = f->stat.footprint_bytes + f->growing_bytes + growth->site.new_bytes;
-    if (after_bytes > budget_bytes(f, request) && !f->conf.is_pinned_possible)
+    if (after_bytes > budget_bytes(f, request) && is_movable)
         (void)cup_growth_borrow_locked(growth, growth->site.new_bytes, &f->spans);
     growth->planned_bytes = cup_growth_missing_bytes(growth);
     f->growing_bytes += growth->planned_bytes;
@@ -61,7 +71,7 @@ static cup_status_t plan_growth_locked(cup_pool_fields_t *f, cup_growth_t *growt
 /* Out of memory: what is free elsewhere serves, if it is enough. */
 static cup_status_t borrow_the_rest(cup_pool_t *pool, cup_growth_t *growth)
 {
-    if (pool->f.conf.is_pinned_possible)
+    if (!may_move(&pool->f))
         return CUP_ERR_OOM;
     cup_lock_acquire(&pool->lock);
     bool is_enough = cup_growth_borrow_locked(growth, cup_growth_missing_bytes(growth), &pool->f.spans);
@@ -127,6 +137,7 @@ cup_status_t cup_pool_grow_range(cup_pool_t *pool, const cup_pool_request_t *req
     if (status != CUP_OK)
         return status;
     status = cup_growth_init(&growth, range);
+    bool is_movable = may_move(&pool->f);
     cup_lock_acquire(&pool->lock);
     if (status == CUP_OK)
         status = cup_pool_prepare_locked(&pool->f);
@@ -134,7 +145,7 @@ cup_status_t cup_pool_grow_range(cup_pool_t *pool, const cup_pool_request_t *req
         status = cup_pool_commit_locked(&pool->f, request, out_addr);
     bool must_grow = status == CUP_ERR_MISS;
     if (must_grow)
-        status = plan_growth_locked(&pool->f, &growth, request);
+        status = plan_growth_locked(&pool->f, &growth, request, is_movable);
     cup_lock_release(&pool->lock);
     if (must_grow && status == CUP_OK) {
         status = carry_out(pool, &growth);
@@ -172,7 +183,9 @@ static uint64_t trim_range(cup_pool_t *pool, cup_range_t *range, uint64_t want_b
 uint64_t cup_pool_trim_ranges(cup_pool_t *pool, uint64_t want_bytes)
 {
     uint64_t bytes = 0;
-    for (int i = 0; i < CUP_RANGE_COUNT && bytes < want_bytes && !pool->f.conf.is_pinned_possible; i++)
+    if (!may_move(&pool->f))
+        return 0;
+    for (int i = 0; i < CUP_RANGE_COUNT && bytes < want_bytes; i++)
         bytes += trim_range(pool, &pool->f.range[i], want_bytes - bytes);
     return bytes;
 }

@@ -44,6 +44,11 @@ typedef struct cup_provider {
      * is as it was, at from.
      */
     cup_status_t (*move)(void *self, cup_addr_t from, cup_addr_t to, uint64_t size_bytes, uint64_t handle);
+    /*
+     * May be NULL, for yes. Asked before each plan, while the pool lives: false, when others may have pinned
+     * pages, and what was handed out once is neither moved nor given back.
+     */
+    bool (*may_move)(void *self);
 } cup_provider_t;
 
 #endif /* CUP_ALLOCATOR_PROVIDER_H */

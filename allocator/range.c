@@ -267,10 +267,18 @@ void cup_range_take_window(cup_range_t *range, cup_addr_t base, uint64_t size_by
 
 /* ---- runs of whole free handles ---- */
 
+void cup_range_note_free(cup_range_t *range, cup_addr_t addr, uint64_t size_bytes, cup_point_t stamp)
+{
+    size_t last = cup_range_place(range, addr + size_bytes - 1);
+    for (size_t place = cup_range_place(range, addr); place <= last; place++)
+        if (range->handle[place].stamp < stamp)
+            range->handle[place].stamp = stamp;
+}
+
 static bool is_whole_free(const cup_range_t *range, const cup_span_t *span, size_t place)
 {
-    return span && span->state == CUP_SPAN_FREE && span->base <= cup_range_place_base(range, place) &&
-           place_end(range, place) <= cup_span_end(span);
+    return span && span->state == CUP_SPAN_FREE && range->handle[place].stamp <= range->completed &&
+           span->base <= cup_range_place_base(range, place) && place_end(range, place) <= cup_span_end(span);
 }
 
 bool cup_range_find_run(const cup_range_t *range, size_t zone, size_t below, size_t at_most,

@@ -39,10 +39,11 @@ typedef struct cup_handle_zone {
 
 /* What is in one place. Outside BUSY spans is_next == is_backed and is_new is false. */
 typedef struct cup_handle {
-    uint64_t id;    /* the provider's */
-    bool is_backed; /* the lock's: what the bookkeeping says */
-    bool is_next;   /* what it will say once the span is settled */
-    bool is_new;    /* committed by the growth that is under way */
+    uint64_t id;       /* the provider's */
+    bool is_backed;    /* the lock's: what the bookkeeping says */
+    bool is_next;      /* what it will say once the span is settled */
+    bool is_new;       /* committed by the growth that is under way */
+    cup_point_t stamp; /* newest of the frees in it: the handle may move once that is complete */
 } cup_handle_t;
 
 typedef struct cup_range {
@@ -54,7 +55,8 @@ typedef struct cup_range {
     cup_handle_t *handle; /* one for each place: made once, so that it never moves */
     size_t handles;
     uint64_t backed_bytes;
-    uint64_t ever_bytes; /* from the base to the end of the highest place that was ever backed */
+    cup_point_t completed; /* stamps up to this are complete */
+    uint64_t ever_bytes;   /* from the base to the end of the highest place that was ever backed */
 } cup_range_t;
 
 /* A reservation is a multiple of this. */
@@ -109,7 +111,10 @@ bool cup_range_find_site(const cup_range_t *range, uint64_t size_bytes, uint64_t
 void cup_range_take_window(cup_range_t *range, cup_addr_t base, uint64_t size_bytes, cup_stock_t *spans,
                            cup_span_t **out_first, cup_span_t **out_last);
 
-/* A run of places that are backed, of one zone, and wholly inside one FREE span. */
+/* A block at addr was freed with this stamp. */
+void cup_range_note_free(cup_range_t *range, cup_addr_t addr, uint64_t size_bytes, cup_point_t stamp);
+
+/* A run of places that are backed, of one zone, complete, and wholly inside one FREE span. */
 typedef struct cup_run {
     cup_span_t *span;
     size_t first, count;

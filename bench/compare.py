@@ -43,6 +43,8 @@ PROGRAMS = [
     Program("torch_gpt", ["{python}", "{apps}/torch_gpt.py"], "gpu", NO_CACHING, True),
     Program("torch_resnet", ["{python}", "{apps}/torch_resnet.py"], "gpu", NO_CACHING, True),
     Program("pipeline", ["{bench}/pipeline"], "any"),
+    Program("streams", ["{bench}/streams"], "any", {}, True),
+    Program("streams-async", ["{bench}/streams", "--async", "1"], "gpu", {}, True),
     Program("sweep", ["{bench}/sweep"], "any"),
     Program("free_latency", ["{bench}/free_latency"], "any"),
     Program("doors-dlsym", ["{bench}/doors-dlsym"], "any", {}, True),

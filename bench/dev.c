@@ -4,7 +4,8 @@
  * the others with dlsym, as Python's ctypes and many plug-ins do. Only allocation differs further: the
  * CUDART door calls cudaMalloc and cudaFree, which reach the driver by cuGetProcAddress. Kernels come from
  * the fat binary in the program; a driver that calls it an invalid image is asked for its built-in kernels
- * instead (the software driver). Counts are atomic, everything else is written by dev_open() alone.
+ * instead (the software driver). Counts are atomic, everything else is written by dev_open() and
+ * dev_open_peers() alone.
  */
 #include "dev.h"
 #include "image.h"
@@ -21,24 +22,31 @@
 #define SOFT_IMAGE "softcuda\n"
 
 /* The versioned names are what a linked program carries and dlsym must be asked for: cuda.h hides them. */
-#define DEV_ENTRY_LIST(X)       \
-    X(cuInit)                   \
-    X(cuDeviceGetCount)         \
-    X(cuDeviceGet)              \
-    X(cuGetErrorName)           \
-    X(cuDevicePrimaryCtxRetain) \
-    X(cuCtxSetCurrent)          \
-    X(cuCtxSynchronize)         \
-    X(cuModuleLoadData)         \
-    X(cuModuleGetFunction)      \
-    X(cuLaunchKernel)           \
-    X(cuStreamCreate)           \
-    X(cuStreamSynchronize)      \
-    X(cuMemAlloc_v2)            \
-    X(cuMemFree_v2)             \
-    X(cuMemAllocHost_v2)        \
-    X(cuMemcpyDtoH_v2)          \
-    X(cuMemcpyDtoHAsync_v2)     \
+#define DEV_ENTRY_LIST(X)        \
+    X(cuInit)                    \
+    X(cuDeviceGetCount)          \
+    X(cuDeviceGet)               \
+    X(cuGetErrorName)            \
+    X(cuDevicePrimaryCtxRetain)  \
+    X(cuCtxSetCurrent)           \
+    X(cuCtxSynchronize)          \
+    X(cuModuleLoadData)          \
+    X(cuModuleGetFunction)       \
+    X(cuCtxEnablePeerAccess)     \
+    X(cuDeviceCanAccessPeer)     \
+    X(cuDeviceGetDefaultMemPool) \
+    X(cuMemPoolSetAttribute)     \
+    X(cuMemAllocAsync)           \
+    X(cuMemFreeAsync)            \
+    X(cuLaunchKernel)            \
+    X(cuLaunchKernelEx)          \
+    X(cuStreamCreate)            \
+    X(cuStreamSynchronize)       \
+    X(cuMemAlloc_v2)             \
+    X(cuMemFree_v2)              \
+    X(cuMemAllocHost_v2)         \
+    X(cuMemcpyDtoH_v2)           \
+    X(cuMemcpyDtoHAsync_v2)      \
     X(cuMemsetD8Async)
 
 #define DEV_KERNEL_LIST(X) \
@@ -55,10 +63,20 @@ static struct {
     DEV_ENTRY_LIST(DECLARE_ENTRY)
 } drv;
 
-static struct {
+/* Kernels that only a real driver has: NULL on the software one. */
+#define DEV_REAL_KERNEL_LIST(X) \
+    X(late_fill)                \
+    X(batch_fill)               \
+    X(batch_verify)
+
+typedef struct device {
+    CUcontext context;
     DEV_KERNEL_LIST(DECLARE_KERNEL)
-    CUfunction late_fill; /* NULL on the software driver */
-} kernels;
+    DEV_REAL_KERNEL_LIST(DECLARE_KERNEL)
+} device_t;
+
+static device_t devices[DEV_DEVICES_MAX];
+static __thread const device_t *here; /* the device that this thread joined */
 
 /* The software driver's own functions (tests/softcuda/softcuda.h); NULL on a real one. */
 static struct {
@@ -67,7 +85,6 @@ static struct {
     uint64_t (*calls)(const char *symbol);
 } soft;
 
-static CUcontext context;
 static uint64_t alloc_count, free_count;
 
 static void skip(const char *why)
@@ -76,7 +93,7 @@ static void skip(const char *why)
     exit(DEV_SKIP);
 }
 
-static void check(CUresult result, const char *what)
+void dev_check(CUresult result, const char *what)
 {
     const char *name = "unknown error";
     if (result == CUDA_SUCCESS)
@@ -124,7 +141,7 @@ static void bind_soft(void)
     }
 }
 
-static void load_kernels(void)
+static void load_kernels(device_t *device)
 {
     CUmodule module = NULL;
     CUresult result = CUDA_ERROR_INVALID_IMAGE;
@@ -137,36 +154,78 @@ static void load_kernels(void)
         else if (!dev_has_image)
             skip("built without nvcc: no kernels for a real GPU");
     }
-    check(result, "cuModuleLoadData");
+    dev_check(result, "cuModuleLoadData");
 #define GET_KERNEL(kernel) \
-    check(drv.cuModuleGetFunction(&kernels.kernel, module, #kernel), "kernel " #kernel);
+    dev_check(drv.cuModuleGetFunction(&device->kernel, module, #kernel), "kernel " #kernel);
     DEV_KERNEL_LIST(GET_KERNEL)
-    if (!dev_is_simulated())
-        check(drv.cuModuleGetFunction(&kernels.late_fill, module, "late_fill"), "kernel late_fill");
+    if (!dev_is_simulated()) {
+        DEV_REAL_KERNEL_LIST(GET_KERNEL)
+    }
+}
+
+static void open_device(int number)
+{
+    CUdevice device;
+    dev_check(drv.cuDeviceGet(&device, number), "cuDeviceGet");
+    dev_check(drv.cuDevicePrimaryCtxRetain(&devices[number].context, device), "cuDevicePrimaryCtxRetain");
+    dev_join_device(number);
+    load_kernels(&devices[number]);
 }
 
 void dev_open(void)
 {
-    CUdevice device;
-    int devices = 0;
+    int count = 0;
     bind_entries();
     if (drv.cuInit(0) != CUDA_SUCCESS)
         skip("the CUDA driver does not start (cuInit)");
-    if (drv.cuDeviceGetCount(&devices) != CUDA_SUCCESS || devices == 0)
+    if (drv.cuDeviceGetCount(&count) != CUDA_SUCCESS || count == 0)
         skip("no CUDA device");
-    check(drv.cuDeviceGet(&device, 0), "cuDeviceGet");
-    check(drv.cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+    open_device(0);
+}
+
+static void enable_access(int from, int to)
+{
+    int may_access = 0;
+    dev_check(drv.cuDeviceCanAccessPeer(&may_access, from, to), "cuDeviceCanAccessPeer");
+    if (!may_access)
+        skip("the devices do not reach each other");
+    dev_join_device(from);
+    dev_check(drv.cuCtxEnablePeerAccess(devices[to].context, 0), "cuCtxEnablePeerAccess");
+}
+
+void dev_open_peers(int count)
+{
+    int available = 0;
+    dev_check(drv.cuDeviceGetCount(&available), "cuDeviceGetCount");
+    if (available < count || count > DEV_DEVICES_MAX)
+        skip("fewer devices than asked for");
+    for (int i = 1; i < count; i++)
+        open_device(i);
+    for (int from = 0; from < count; from++)
+        for (int to = 0; to < count; to++)
+            if (from != to)
+                enable_access(from, to);
     dev_join();
-    load_kernels();
+}
+
+void dev_join_device(int number)
+{
+    here = &devices[number];
+    dev_check(drv.cuCtxSetCurrent(here->context), "cuCtxSetCurrent");
+#ifdef DEV_DOOR_CUDART
+    if (cudaSetDevice(number) != cudaSuccess)
+        skip("cudart does not accept this driver (cudaSetDevice)");
+#endif
 }
 
 void dev_join(void)
 {
-    check(drv.cuCtxSetCurrent(context), "cuCtxSetCurrent");
-#ifdef DEV_DOOR_CUDART
-    if (cudaSetDevice(0) != cudaSuccess)
-        skip("cudart does not accept this driver (cudaSetDevice)");
-#endif
+    dev_join_device(0);
+}
+
+CUcontext dev_context(int number)
+{
+    return devices[number].context;
 }
 
 bool dev_is_simulated(void)
@@ -202,7 +261,7 @@ bool dev_try_alloc(uint64_t bytes, CUdeviceptr *out_block)
     CUresult result = door_alloc(out_block, bytes);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         return false;
-    check(result, "allocation");
+    dev_check(result, "allocation");
     __atomic_fetch_add(&alloc_count, 1, __ATOMIC_RELAXED);
     if (soft.claim)
         soft.claim(*out_block, bytes);
@@ -213,53 +272,104 @@ CUdeviceptr dev_alloc(uint64_t bytes)
 {
     CUdeviceptr block = 0;
     if (!dev_try_alloc(bytes, &block))
-        check(CUDA_ERROR_OUT_OF_MEMORY, "allocation");
+        dev_check(CUDA_ERROR_OUT_OF_MEMORY, "allocation");
     return block;
 }
 
 void dev_free(CUdeviceptr block)
 {
-    check(door_free(block), "free");
+    dev_check(door_free(block), "free");
     __atomic_fetch_add(&free_count, 1, __ATOMIC_RELAXED);
+}
+
+void dev_open_async(void)
+{
+    CUmemoryPool pool;
+    CUdevice device;
+    cuuint64_t keep = UINT64_MAX;
+    dev_check(drv.cuDeviceGet(&device, (int)(here - devices)), "cuDeviceGet");
+    CUresult result = drv.cuDeviceGetDefaultMemPool(&pool, device);
+    if (result == CUDA_ERROR_NOT_SUPPORTED)
+        skip("no stream-ordered memory");
+    dev_check(result, "cuDeviceGetDefaultMemPool");
+    dev_check(drv.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep),
+              "cuMemPoolSetAttribute");
+}
+
+CUdeviceptr dev_alloc_async(uint64_t bytes, CUstream stream)
+{
+    CUdeviceptr block;
+    dev_check(drv.cuMemAllocAsync(&block, bytes, stream), "cuMemAllocAsync");
+    return block;
+}
+
+void dev_free_async(CUdeviceptr block, CUstream stream)
+{
+    dev_check(drv.cuMemFreeAsync(block, stream), "cuMemFreeAsync");
 }
 
 CUstream dev_stream(void)
 {
     CUstream stream;
-    check(drv.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    dev_check(drv.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     return stream;
 }
 
 void dev_sync(void)
 {
-    check(drv.cuCtxSynchronize(), "cuCtxSynchronize");
+    dev_check(drv.cuCtxSynchronize(), "cuCtxSynchronize");
 }
 
 void dev_stream_sync(CUstream stream)
 {
-    check(drv.cuStreamSynchronize(stream), "cuStreamSynchronize");
+    dev_check(drv.cuStreamSynchronize(stream), "cuStreamSynchronize");
 }
 
 void *dev_host_alloc(uint64_t bytes)
 {
     void *block;
-    check(drv.cuMemAllocHost_v2(&block, bytes), "cuMemAllocHost");
+    dev_check(drv.cuMemAllocHost_v2(&block, bytes), "cuMemAllocHost");
     return block;
 }
 
 void dev_read(void *to, CUdeviceptr from, uint64_t bytes)
 {
-    check(drv.cuMemcpyDtoH_v2(to, from, bytes), "cuMemcpyDtoH");
+    dev_check(drv.cuMemcpyDtoH_v2(to, from, bytes), "cuMemcpyDtoH");
 }
 
 void dev_read_async(void *to, CUdeviceptr from, uint64_t bytes, CUstream stream)
 {
-    check(drv.cuMemcpyDtoHAsync_v2(to, from, bytes, stream), "cuMemcpyDtoHAsync");
+    dev_check(drv.cuMemcpyDtoHAsync_v2(to, from, bytes, stream), "cuMemcpyDtoHAsync");
 }
 
 void dev_zero(CUdeviceptr block, uint64_t bytes, CUstream stream)
 {
-    check(drv.cuMemsetD8Async(block, 0, bytes, stream), "cuMemsetD8Async");
+    dev_check(drv.cuMemsetD8Async(block, 0, bytes, stream), "cuMemsetD8Async");
+}
+
+typedef struct shape {
+    unsigned x, y;
+    bool is_programmatic; /* may start before the kernel in front of it has ended */
+} shape_t;
+
+static void launch_shape(CUfunction kernel, shape_t shape, void **parameters, CUstream stream)
+{
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                                   .value.programmaticStreamSerializationAllowed = 1};
+    CUlaunchConfig config = {.gridDimX = shape.x,
+                             .gridDimY = shape.y,
+                             .gridDimZ = 1,
+                             .blockDimX = 256,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .hStream = stream,
+                             .attrs = &attribute,
+                             .numAttrs = 1};
+    if (shape.is_programmatic)
+        dev_check(drv.cuLaunchKernelEx(&config, kernel, parameters, NULL), "cuLaunchKernelEx");
+    else
+        dev_check(drv.cuLaunchKernel(kernel, shape.x, shape.y, 1, 256, 1, 1, 0, stream, parameters, NULL),
+                  "cuLaunchKernel");
 }
 
 /* 132 x 256 threads are resident together on the GPUs of today, or take turns on smaller ones: kernels
@@ -267,50 +377,90 @@ void dev_zero(CUdeviceptr block, uint64_t bytes, CUstream stream)
 static void launch(CUfunction kernel, uint64_t bytes, void **parameters, CUstream stream)
 {
     uint64_t groups = bytes / (8 * 256) + 1;
-    unsigned grid = groups < 132 ? (unsigned)groups : 132;
-    check(drv.cuLaunchKernel(kernel, grid, 1, 1, 256, 1, 1, 0, stream, parameters, NULL), "cuLaunchKernel");
+    launch_shape(kernel, (shape_t){groups < 132 ? (unsigned)groups : 132, 1, false}, parameters, stream);
 }
 
 void dev_fill(CUdeviceptr block, uint64_t bytes, uint64_t seed, CUstream stream)
 {
     void *parameters[] = {&block, &bytes, &seed};
-    launch(kernels.fill, bytes, parameters, stream);
+    launch(here->fill, bytes, parameters, stream);
 }
 
 void dev_verify(CUdeviceptr block, uint64_t bytes, uint64_t seed, CUdeviceptr mismatches, CUstream stream)
 {
     void *parameters[] = {&block, &bytes, &seed, &mismatches};
-    launch(kernels.verify, bytes, parameters, stream);
+    launch(here->verify, bytes, parameters, stream);
 }
 
 void dev_hash(CUdeviceptr block, uint64_t bytes, CUdeviceptr out, CUstream stream)
 {
     void *parameters[] = {&block, &bytes, &out};
-    launch(kernels.hash, bytes, parameters, stream);
+    launch(here->hash, bytes, parameters, stream);
 }
 
 void dev_copy(CUdeviceptr to, CUdeviceptr from, uint64_t bytes, CUstream stream)
 {
     void *parameters[] = {&to, &from, &bytes};
-    launch(kernels.copy, bytes, parameters, stream);
+    launch(here->copy, bytes, parameters, stream);
 }
 
 void dev_spin(uint64_t us, CUstream stream)
 {
     void *parameters[] = {&us};
-    check(drv.cuLaunchKernel(kernels.spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL),
-          "cuLaunchKernel spin");
+    dev_check(drv.cuLaunchKernel(here->spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL),
+              "cuLaunchKernel spin");
 }
 
 void dev_late_fill(CUdeviceptr block, uint64_t bytes, uint64_t seed, uint64_t us, CUstream stream)
 {
     void *parameters[] = {&block, &bytes, &seed, &us};
-    if (kernels.late_fill) {
-        launch(kernels.late_fill, bytes, parameters, stream);
+    if (here->late_fill) {
+        launch(here->late_fill, bytes, parameters, stream);
     } else {
         dev_spin(us, stream);
         dev_fill(block, bytes, seed, stream);
     }
+}
+
+/* A row of the grid for each block, as wide as the largest one needs: 8 words a thread, at most 64
+ * groups. */
+static void launch_batch(CUfunction kernel, const dev_batch_t *batch, CUstream stream, bool is_programmatic)
+{
+    uint64_t largest = 0;
+    void *parameters[] = {(void *)batch};
+    for (uint64_t i = 0; i < batch->count; i++)
+        largest = batch->blocks[i].bytes > largest ? batch->blocks[i].bytes : largest;
+    uint64_t groups = largest / (8 * 8 * 256) + 1;
+    shape_t shape = {groups < 64 ? (unsigned)groups : 64, (unsigned)batch->count, is_programmatic};
+    launch_shape(kernel, shape, parameters, stream);
+}
+
+void dev_batch_fill(const dev_batch_t *batch, CUstream stream, bool is_programmatic)
+{
+    if (here->batch_fill) {
+        launch_batch(here->batch_fill, batch, stream, is_programmatic);
+        return;
+    }
+    if (batch->delay_us)
+        dev_spin(batch->delay_us, stream);
+    for (uint64_t i = 0; i < batch->count; i++) {
+        dev_block_t block = batch->blocks[i];
+        void *parameters[] = {&block.base, &block.bytes, &block.seed};
+        launch_shape(here->fill, (shape_t){1, 1, is_programmatic}, parameters, stream);
+    }
+}
+
+void dev_batch_verify(const dev_batch_t *batch, CUstream stream)
+{
+    if (here->batch_verify) {
+        launch_batch(here->batch_verify, batch, stream, false);
+        return;
+    }
+    if (batch->delay_us)
+        dev_spin(batch->delay_us, stream);
+    for (uint64_t i = 0; i < batch->count; i++)
+        dev_verify(batch->blocks[i].base, batch->blocks[i].bytes, batch->blocks[i].seed, batch->wrong,
+                   stream);
 }
 
 double dev_now_s(void)
@@ -366,6 +516,11 @@ void dev_options(int argc, char **argv, const dev_option_t *options, int count)
         if (at == count || i + 1 == argc || !parse_number(argv[i + 1], options[at].value))
             usage(argv[0], options, count);
     }
+}
+
+uint64_t dev_violations(void)
+{
+    return soft.violations ? soft.violations() : 0;
 }
 
 /* What reached the driver: only the software driver can be asked. */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hook_dlsym - the second door: what dlsym finds in libcuda. ctypes, cuFFT, Numba and old runtimes come this
- * way.
+ * hook_dlsym - the second door: what dlsym finds in libcuda. ctypes, cuFFT, Numba and old runtimes come
+ * this way.
  *
- * How: dlsym(RTLD_NEXT) means "after the caller", and the caller is known by the return address. A wrapper
- * that calls the real dlsym would make every other preload find itself for ever. So dlsym is written in
- * assembly: unless the name is one that we hook it *jumps* to the real one with the stack as it came (a test
- * looks for the jump).
+ * How: dlsym(RTLD_NEXT) means "after the caller", and the caller is known by the return address. A
+ * wrapper that calls the real dlsym would make every other preload find itself for ever. So dlsym is
+ * written in assembly: unless the name is one that we hook it *jumps* to the real one with the stack as
+ * it came (a test looks for the jump).
  *
- * Only names cu[A-Z]… that we export are looked at, and only what the real dlsym returned decides: the
- * address must be the real driver's. RTLD_NEXT passes: its answer depends on the caller.
+ * Only names cu[A-Z]… are looked at, and only what the real dlsym returned decides: the address must be
+ * the real driver's. RTLD_NEXT passes: its answer depends on the caller.
  *
  * No lock, no allocation, no environment here: dlsym runs inside constructors, inside malloc, inside
  * libcuda's own start.
@@ -31,24 +31,45 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) void cup_hook_dls
     cup_drv_find_real_dlsym();
 }
 
-void *cup_hook_dlsym_pick(void *handle, const char *name)
+static void *count(void *found, void *real)
 {
-    void *real, *found;
-
-    if (handle == RTLD_NEXT || !cup_hook_is_name(name))
-        return PASS;
-    if (!cup_drv_real_dlsym)
-        cup_drv_find_real_dlsym();
-    /*
-     * RTLD_DEFAULT would find our own export even where no driver is loaded, and programs ask it whether
-     * there is one: look behind us instead. A miss leaves its message for dlerror() as the program would have
-     * got it.
-     */
-    real = cup_drv_real_dlsym(handle == RTLD_DEFAULT ? RTLD_NEXT : handle, name);
-    found = cup_hook_substitute(real);
     if (found != real)
         cup_route_note_dlsym();
     return found;
+}
+
+/* A name in none of our LISTs is our business only where the answer is the driver's. */
+static void *pick_unknown(void *handle, const char *name)
+{
+    void *driver = cup_drv_symbol(name);
+
+    if (!driver || cup_drv_real_dlsym(handle, name) != driver)
+        return PASS; /* the look-up behind the jump leaves its own dlerror() */
+    return count(cup_hook_substitute(name, driver), driver);
+}
+
+void *cup_hook_dlsym_pick(void *handle, const char *name)
+{
+    cup_name_t kind;
+    void *real;
+
+    if (handle == RTLD_NEXT)
+        return PASS;
+    kind = cup_hook_classify(name);
+    if (kind == CUP_NAME_KNOWN)
+        return PASS;
+    if (!cup_drv_real_dlsym)
+        cup_drv_find_real_dlsym();
+    cup_hook_prepare();
+    if (kind == CUP_NAME_UNKNOWN)
+        return pick_unknown(handle, name);
+    /*
+     * RTLD_DEFAULT would find our own export even where no driver is loaded, and programs ask it whether
+     * there is one: look behind us instead. A miss leaves its message for dlerror() as the program would
+     * have got it.
+     */
+    real = cup_drv_real_dlsym(handle == RTLD_DEFAULT ? RTLD_NEXT : handle, name);
+    return count(cup_hook_find(real), real);
 }
 
 #if defined(__x86_64__)

@@ -8,9 +8,8 @@
 
 #define CUP_EXPORT __attribute__((visibility("default")))
 
-#define X(symbol, params, args) CUP_EXPORT CUresult symbol params;
-CUP_HOOK_LIST(X)
-CUP_RESOLVER_LIST(X)
+#define X(symbol, params, args, ...) CUP_EXPORT CUresult symbol params;
+CUP_EXPORT_LIST(X)
 #undef X
 
 /* cudaError_t is an int to the ABI; the runtime's headers are not needed. */

@@ -5,10 +5,13 @@
  */
 #include "preload/hooks.h"
 
-#define X(symbol, params, args)         \
+#define X(symbol, params, args, ...)    \
     CUresult symbol params              \
     {                                   \
         return cup_route_##symbol args; \
     }
 CUP_HOOK_LIST(X)
+CUP_SUBMIT_LIST(X)
+CUP_SUBMIT_HAND_LIST(X)
+CUP_SUBMIT_DOUBT_LIST(X)
 #undef X

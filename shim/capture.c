@@ -1,68 +1,98 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How: a small table of stream handles under a readers-writer lock: records read, captures write. The
- * per-thread stream is one handle for many streams; each of its captures is an entry, and any end of one
- * takes one away. A table that is full counts what it could not hold; that count only comes down by an End.
+ * How: a small table of stream handles. The per-thread stream is one handle for many streams; each of its captures is an
+ * entry, and any end of one takes one away. A table that is full counts what it could not hold; that count only comes down
+ * by an End.
  */
 #include "shim/capture.h"
-#include <pthread.h>
+#include "allocator/lock.h"
+#include "shim/drv.h"
+#include "shim/order.h"
+#include <stdatomic.h>
 #include <stddef.h>
 
 #define STREAMS_MAX 256
 
-static pthread_rwlock_t g_lock = PTHREAD_RWLOCK_INITIALIZER;
-static CUstream g_stream[STREAMS_MAX];
-static size_t g_count;    /* entries in use */
-static size_t g_overflow; /* captures beyond the table */
+typedef struct entry {
+    CUstream stream;
+    bool
+        has_begun; /* the real Begin has returned: until then the driver would say that it does not capture */
+} entry_t;
 
-bool cup_capture_hold(void)
+static cup_lock_t g_lock = CUP_LOCK_INIT(CUP_LOCK_CAPTURE);
+static entry_t g_entry[STREAMS_MAX]; /* guarded by g_lock */
+static int g_entries;                /* in use; likewise */
+static _Atomic int g_count;          /* captures, those beyond the table included; changed under g_lock */
+
+bool cup_capture_is_active(void)
 {
-    pthread_rwlock_rdlock(&g_lock);
-    if (g_count == 0 && g_overflow == 0)
-        return true;
-    pthread_rwlock_unlock(&g_lock);
-    return false;
+    return atomic_load_explicit(&g_count, memory_order_acquire) > 0;
 }
 
-void cup_capture_put(void)
+void cup_capture_lock(void)
 {
-    pthread_rwlock_unlock(&g_lock);
+    cup_lock_acquire(&g_lock);
 }
 
-/* False: the stream was not in the table. */
-static bool drop_locked(CUstream stream)
+void cup_capture_unlock(void)
 {
-    for (size_t i = 0; i < g_count; i++) {
-        if (g_stream[i] == stream) {
-            g_stream[i] = g_stream[--g_count];
-            return true;
-        }
-    }
-    return false;
+    cup_lock_release(&g_lock);
+}
+
+int cup_capture_count(void)
+{
+    return atomic_load(&g_count);
+}
+
+static void leave_locked(int index)
+{
+    if (index >= 0)
+        g_entry[index] = g_entry[--g_entries];
+    atomic_fetch_sub(&g_count, 1);
+    cup_order_capture_ended();
+}
+
+/* -1: not in the table. */
+static int find_locked(CUstream stream)
+{
+    int index = g_entries - 1;
+
+    while (index >= 0 && g_entry[index].stream != stream)
+        index--;
+    return index;
 }
 
 void cup_capture_begin(CUstream stream)
 {
-    pthread_rwlock_wrlock(&g_lock);
-    if (g_count < STREAMS_MAX)
-        g_stream[g_count++] = stream;
-    else
-        g_overflow++;
-    pthread_rwlock_unlock(&g_lock);
+    cup_lock_acquire(&g_lock);
+    cup_order_capture_begins();
+    if (g_entries < STREAMS_MAX)
+        g_entry[g_entries++] = (entry_t){.stream = stream};
+    atomic_fetch_add(&g_count, 1);
+    cup_lock_release(&g_lock);
 }
 
 static void leave(CUstream stream)
 {
-    pthread_rwlock_wrlock(&g_lock);
-    if (!drop_locked(stream) && g_overflow > 0)
-        g_overflow--;
-    pthread_rwlock_unlock(&g_lock);
+    int index;
+
+    cup_lock_acquire(&g_lock);
+    index = find_locked(stream);
+    if (index >= 0 || atomic_load(&g_count) > g_entries)
+        leave_locked(index);
+    cup_lock_release(&g_lock);
 }
 
 void cup_capture_began(CUstream stream, bool is_success)
 {
-    if (!is_success)
+    if (!is_success) {
         leave(stream);
+        return;
+    }
+    cup_lock_acquire(&g_lock);
+    for (int i = 0; i < g_entries; i++)
+        g_entry[i].has_begun |= g_entry[i].stream == stream;
+    cup_lock_release(&g_lock);
 }
 
 /*
@@ -85,7 +115,34 @@ void cup_capture_ended(CUstream stream, CUresult result)
 
 void cup_capture_destroyed(CUstream stream)
 {
-    pthread_rwlock_wrlock(&g_lock);
-    drop_locked(stream);
-    pthread_rwlock_unlock(&g_lock);
+    int index;
+
+    if (!cup_capture_is_active())
+        return;
+    cup_lock_acquire(&g_lock);
+    index = find_locked(stream);
+    if (index >= 0)
+        leave_locked(index);
+    cup_lock_release(&g_lock);
+}
+
+/* The null streams can't be asked about from another thread: theirs stay until an End. */
+static bool has_ended(const entry_t *entry)
+{
+    CUstreamCaptureStatus status;
+
+    if (!entry->has_begun || !entry->stream || entry->stream == CU_STREAM_LEGACY ||
+        entry->stream == CU_STREAM_PER_THREAD)
+        return false;
+    return cup_drv.cuStreamIsCapturing(entry->stream, &status) == CUDA_SUCCESS &&
+           status == CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+void cup_capture_sweep(void)
+{
+    cup_lock_acquire(&g_lock);
+    for (int i = g_entries - 1; i >= 0; i--)
+        if (has_ended(&g_entry[i]))
+            leave_locked(i);
+    cup_lock_release(&g_lock);
 }

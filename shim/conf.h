@@ -40,7 +40,7 @@ typedef struct cup_conf_value {
 
 /* Indices of WORD values, in the order of their rows. */
 enum { CUP_BACKING_AUTO, CUP_BACKING_RAW, CUP_BACKING_VMM };
-enum { CUP_FREE_DEFERRED, CUP_FREE_SYNC };
+enum { CUP_FREE_EXACT, CUP_FREE_OVERLAP, CUP_FREE_DEFERRED, CUP_FREE_SYNC };
 
 typedef struct cup_conf {
 #define X(field, NAME, kind, fallback, values, meaning) cup_conf_value_t field;

@@ -20,9 +20,13 @@
       "where memory comes from: raw is cuMemAlloc; vmm one range that grows by handles, which can move and be " \
       "given back while the GPU is busy, but whose blocks have no legacy IPC handle and no peer access yet; " \
       "auto chooses (today: raw)")                                \
-    X(free_mode, FREE,      WORD, "deferred", "deferred|sync",                                               \
-      "what a free means: deferred returns at once and the memory is handed out again when the GPU is done " \
-      "with it; sync waits for the GPU as the driver's own free does")                                       \
+    X(free_mode, FREE,      WORD, "exact",    "exact|overlap|deferred|sync",                                 \
+      "what a free means. exact: returns at once; whatever is submitted later runs after what was submitted "  \
+      "before, as after the driver's own free, and copies to or from the host are waited for. overlap: later "  \
+      "work waits only where it is given memory that the GPU is not done with. deferred: memory is handed out " \
+      "again when the GPU is done with it. sync: waits for the GPU as the driver's own free does")           \
+    X(floor,     FLOOR,     SIZE, "0.78%",    "size",                                                        \
+      "overlap and deferred: what may be held before anybody waits for freed memory")                        \
     X(dedicated, DEDICATED, SIZE, "2m",       "size",                                                        \
       "requests of this size and more get a driver allocation of their own, kept whole")                     \
     X(cache,     CACHE,     SIZE, "25%",      "size",                                                        \

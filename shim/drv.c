@@ -1,25 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How: each slot starts at a resolver function generated from its LIST row. The resolver looks the symbol up
- * in the libcuda that the program has loaded (RTLD_NOLOAD: by soname, so any path will do), stores the result
- * in the slot and calls it. While no libcuda is loaded nothing is stored: the program may load one later.
+ * How: each slot starts at a resolver function generated from its LIST row. The resolver looks the
+ * symbol up in the libcuda that the program has loaded (RTLD_NOLOAD: by soname, so any path will do),
+ * stores the result in the slot and calls it. While no libcuda is loaded nothing is stored: the program
+ * may load one later.
  *
- * The look-up goes through the C library's dlsym, which we find by dlvsym: our own dlsym comes first in every
- * search.
+ * The look-up goes through the C library's dlsym, which we find by dlvsym: our own dlsym comes first in
+ * every search.
  */
 #define _GNU_SOURCE
 #include "shim/drv.h"
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdint.h>
 
 void *(*cup_drv_real_dlsym)(void *, const char *);
 
 static _Atomic(void *) g_libcuda;
 static _Atomic(void *) g_address[CUP_DRV_COUNT];
 
-static const char *const g_name[CUP_DRV_COUNT] = {
-#define X(symbol, params, args) [CUP_DRV_##symbol] = #symbol,
+/* The names, end to end, and where each begins: no pointers, which every process would pay for at its
+ * start. */
+static const struct names {
+#define X(symbol, params, args, ...) char symbol[sizeof(#symbol)];
+    CUP_DRV_LIST(X)
+#undef X
+} g_names = {
+#define X(symbol, params, args, ...) #symbol,
+    CUP_DRV_LIST(X)
+#undef X
+};
+static const uint16_t g_name_at[CUP_DRV_COUNT] = {
+#define X(symbol, params, args, ...) offsetof(struct names, symbol),
     CUP_DRV_LIST(X)
 #undef X
 };
@@ -56,22 +69,30 @@ static void *libcuda(void)
     if (handle)
         return handle;
     handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    if (handle)
+    if (!handle)
+        (void)dlerror(); /* our miss is not for the program to read */
+    else
         atomic_store_explicit(&g_libcuda, handle, memory_order_release);
     return handle;
+}
+
+void *cup_drv_symbol(const char *name)
+{
+    void *handle = libcuda();
+    void *address = handle ? real_dlsym(handle, name) : NULL;
+
+    if (handle && !address)
+        (void)dlerror();
+    return address;
 }
 
 void *cup_drv_address(cup_drv_entry_t entry)
 {
     void *address = atomic_load_explicit(&g_address[entry], memory_order_acquire);
-    void *handle;
 
     if (address)
         return address;
-    handle = libcuda();
-    if (!handle)
-        return NULL;
-    address = real_dlsym(handle, g_name[entry]);
+    address = cup_drv_symbol((const char *)&g_names + g_name_at[entry]);
     if (address)
         atomic_store_explicit(&g_address[entry], address, memory_order_release);
     return address;
@@ -82,7 +103,7 @@ bool cup_drv_has(cup_drv_entry_t entry)
     return cup_drv_address(entry) != NULL;
 }
 
-#define X(symbol, params, args)                                                         \
+#define X(symbol, params, args, ...)                                                    \
     static CUresult missing_##symbol params                                             \
     {                                                                                   \
         return CUDA_ERROR_NOT_SUPPORTED;                                                \
@@ -101,7 +122,7 @@ CUP_DRV_LIST(X)
 #undef X
 
 cup_drv_t cup_drv = {
-#define X(symbol, params, args) .symbol = resolve_##symbol,
+#define X(symbol, params, args, ...) .symbol = resolve_##symbol,
     CUP_DRV_LIST(X)
 #undef X
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * drv - the real driver: a table of its functions, never NULL.
- * What:       one slot per row of hook_list.h and drv_list.h, born as a resolver that finds the real entry
- *             on its first call and replaces itself; an entry that the driver lacks answers
+ * What:       one slot per row of hook_list.h, submit_list.h and drv_list.h, born as a resolver that finds
+ *             the real entry on its first call and replaces itself; an entry that the driver lacks answers
  *             CUDA_ERROR_NOT_SUPPORTED, no driver at all CUDA_ERROR_NOT_INITIALIZED (as a driver that was
  *             never initialised).
  * Not here:   any decision. Our own calls go through this table, so they never meet our hooks.
@@ -14,23 +14,22 @@
 #define CUP_SHIM_DRV_H
 #include "shim/cuda_abi.h"
 #include "shim/drv_list.h"
-#include "shim/hook_list.h"
+#include "shim/submit_list.h"
 #include <stdbool.h>
 
-#define CUP_DRV_LIST(X)  \
-    CUP_HOOK_LIST(X)     \
-    CUP_RESOLVER_LIST(X) \
+#define CUP_DRV_LIST(X) \
+    CUP_EXPORT_LIST(X)  \
     CUP_DRV_ONLY_LIST(X)
 
 typedef enum {
-#define X(symbol, params, args) CUP_DRV_##symbol,
+#define X(symbol, params, args, ...) CUP_DRV_##symbol,
     CUP_DRV_LIST(X)
 #undef X
         CUP_DRV_COUNT
 } cup_drv_entry_t;
 
 typedef struct cup_drv {
-#define X(symbol, params, args) CUresult(*_Atomic symbol) params;
+#define X(symbol, params, args, ...) CUresult(*_Atomic symbol) params;
     CUP_DRV_LIST(X)
 #undef X
 } cup_drv_t;
@@ -41,6 +40,9 @@ extern cup_drv_t cup_drv;
 /* The real exported function, or NULL where the program has loaded no driver or an older one. Cached once
  * found. */
 void *cup_drv_address(cup_drv_entry_t entry);
+
+/* The real driver's exported symbol of any name; NULL as above. dlerror() has nothing to tell of it. */
+void *cup_drv_symbol(const char *name);
 
 /* Whether the driver has the entry point: the difference between "refused" and "too old". */
 bool cup_drv_has(cup_drv_entry_t entry);

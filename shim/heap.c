@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How: see allocator/pool.h for the memory and order.h for the clock; this file asks the one about the other.
+ * How: see allocator/pool.h for the memory and order.h for the order; this file asks the one about the other.
  *
- * Growth against waiting. Under `deferred` a freed block comes back when the GPU has passed it, so a host
+ * Under `exact` a freed block is the next one out: order points see to it that its next owner comes after the last.
+ *
+ * Growth against waiting. Under `overlap` and `deferred` a freed block comes back when the GPU has passed it, so a host
  * that runs far ahead of the GPU needs more memory than the program has live. Up to FLOOR of the device, or
- * live peak x SLACK, we grow; past that an allocation first waits, at most WAIT_MS, for memory that is about
- * to be complete: bounded, because the kernel in flight may itself wait for something that the program does
+ * live peak x SLACK, we grow; past that `overlap` takes what is freed in the order of points, and `deferred`
+ * first waits, at most WAIT_MS, for memory that is about to be complete: bounded, because the kernel in flight may itself wait for something that the program does
  * only after this allocation.
  *
  * Out of memory is different: the memory exists, only the GPU is not done with it, and natively each free had
@@ -21,14 +23,15 @@
 #include "shim/gate.h"
 #include "shim/log.h"
 #include "shim/order.h"
+#include "shim/pinning.h"
 #include "shim/registry.h"
 #include "shim/stat.h"
 #include <stdatomic.h>
 #include <time.h>
 
-#define FLOOR_SHARE   128 /* of the device: what may be held before anybody waits */
-#define SLACK_PERCENT 125 /* of the live peak: likewise */
-#define WAIT_MS       2   /* longest wait of one allocation while memory is not short */
+#define SLACK_PERCENT     125             /* of the live peak: likewise */
+#define OVERLAP_DUE_BYTES (256 * CUP_KIB) /* the free of so large a block closes its point at once */
+#define WAIT_MS           2               /* longest wait of one allocation while memory is not short */
 
 /* vmm: addresses are free, and every range grows on; past this slack handles move before new ones are made. */
 #define RANGE_FACTOR     4
@@ -40,7 +43,7 @@ struct cup_heap {
     CUcontext ctx;
     int device;
     uint64_t total_bytes, floor_bytes, cache_bytes;
-    bool is_sync; /* CUPOLA_FREE=sync */
+    cup_order_mode_t mode; /* CUPOLA_FREE */
     bool is_vmm;
     cup_backing_vmm_t vmm;
     unsigned long long ctx_id; /* a context that comes back at the same address has another; 0: unknown */
@@ -109,12 +112,19 @@ static cup_status_t move(void *self, cup_addr_t from, cup_addr_t to, uint64_t si
     return status;
 }
 
+static bool may_move(void *self)
+{
+    (void)self;
+    return !cup_pinning_is_possible();
+}
+
 static const cup_provider_t g_raw = {.reserve = reserve, .release = release};
 static const cup_provider_t g_vmm = {.range_reserve = reserve_range,
                                      .range_release = release_range,
                                      .commit = commit,
                                      .decommit = decommit,
-                                     .move = move};
+                                     .move = move,
+                                     .may_move = may_move};
 
 /* What CUPOLA_BACKING asks for, as far as the device can do it. */
 static void choose_backing(cup_heap_t *heap, const cup_conf_t *conf)
@@ -156,15 +166,15 @@ cup_heap_t *cup_heap_create(CUcontext ctx)
     heap->ctx = ctx;
     heap->device = device;
     heap->total_bytes = total;
-    heap->floor_bytes = total / FLOOR_SHARE;
+    heap->floor_bytes = cup_conf_bytes(&conf->floor.size, device, total);
     heap->cache_bytes = cup_conf_bytes(&conf->cache.size, device, total);
-    heap->is_sync = conf->free_mode.word == CUP_FREE_SYNC;
+    heap->mode = (cup_order_mode_t)conf->free_mode.word;
     if (cup_drv.cuCtxGetId(ctx, &heap->ctx_id) != CUDA_SUCCESS)
         heap->ctx_id = 0;
     choose_backing(heap, conf);
     if (create_pool(heap, conf, total) != CUP_OK)
         goto free_heap;
-    heap->order = cup_order_create(ctx);
+    heap->order = cup_order_create(ctx, heap->mode);
     if (!heap->order)
         goto free_pool;
     CUP_STAT_ADD(contexts, 1);
@@ -206,6 +216,7 @@ void cup_heap_leave(cup_heap_t *heap)
 
 void cup_heap_end(cup_heap_t *heap)
 {
+    cup_order_end(heap->order);
     heap->next_ended = atomic_load(&g_ended);
     while (!atomic_compare_exchange_weak(&g_ended, &heap->next_ended, heap))
         ;
@@ -246,13 +257,20 @@ static void note_error(cup_heap_t *heap, CUresult result)
                 heap->device, (int)result);
 }
 
+static CUresult close_and_poll(cup_heap_t *heap, cup_point_t *out_completed)
+{
+    CUresult result = cup_order_close(heap->order, false);
+
+    return result == CUDA_SUCCESS ? cup_order_poll(heap->order, out_completed) : result;
+}
+
 /* A context's end is sticky, so an error counts only when the same call meets it twice. */
 static CUresult poll_points(cup_heap_t *heap, cup_point_t *out_completed)
 {
-    CUresult result = cup_order_poll(heap->order, out_completed);
+    CUresult result = close_and_poll(heap, out_completed);
 
     if (result != CUDA_SUCCESS && !is_passing(result))
-        result = cup_order_poll(heap->order, out_completed);
+        result = close_and_poll(heap, out_completed);
     return result;
 }
 
@@ -272,9 +290,8 @@ static uint64_t collect(cup_heap_t *heap)
 /* Gives back what is cached beyond CUPOLA_CACHE. It waits for the GPU, and in a capture it would spoil it. */
 static void enforce_cache(cup_heap_t *heap, const cup_pool_stat_t *stat)
 {
-    if (stat->cached_dedicated_bytes <= heap->cache_bytes || !cup_capture_hold())
+    if (stat->cached_dedicated_bytes <= heap->cache_bytes || cup_capture_is_active())
         return;
-    cup_capture_put();
     cup_pool_trim(heap->pool, stat->cached_dedicated_bytes - heap->cache_bytes);
 }
 
@@ -317,6 +334,25 @@ static bool alloc_by_waiting(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *
     return false;
 }
 
+/* overlap: what was freed is handed out although it is not complete; later submissions pass the points that matter. */
+static bool alloc_by_ordering(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr)
+{
+    cup_point_t ordered = cup_order_hand_out(heap->order);
+
+    return cup_pool_order_limbo(heap->pool, ordered) > 0 && alloc_from_pool(heap, size_bytes, out_addr);
+}
+
+/* Out of memory: handles move, and go back, only when what was freed in them is complete. */
+static void settle_points(cup_heap_t *heap)
+{
+    CUresult result = cup_order_wait(heap->order, cup_order_newest(heap->order));
+
+    if (result == CUDA_SUCCESS)
+        collect(heap);
+    else if (result != CUDA_ERROR_NOT_READY)
+        note_error(heap, result);
+}
+
 /* Out of memory: everything that the GPU still has of ours, point by point. */
 static bool alloc_by_draining(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr)
 {
@@ -357,9 +393,12 @@ static bool alloc_by_growing(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *
         return false; /* or handles would be made until the device is full, only to be given back */
     status = cup_pool_grow(heap->pool, size_bytes, false, out_addr);
     if (status == CUP_ERR_OOM || status == CUP_ERR_DRIVER) { /* whatever it was, it passes or comes again */
-        if (!alloc_by_draining(heap, size_bytes, out_addr) &&
-            !alloc_by_giving_back(heap, size_bytes, out_addr))
-            return false;
+        if (!alloc_by_draining(heap, size_bytes, out_addr)) {
+            if (heap->is_vmm)
+                settle_points(heap);
+            if (!alloc_by_giving_back(heap, size_bytes, out_addr))
+                return false;
+        }
         CUP_STAT_ADD(oom_rescues, 1);
         return true;
     }
@@ -392,42 +431,63 @@ bool cup_heap_alloc(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr)
     cup_pool_stat(heap->pool, &stat);
     enforce_cache(heap, &stat);
     if (stat.limbo_bytes >= size_bytes) {
-        if (is_over_budget(heap, &stat, size_bytes) && alloc_by_waiting(heap, size_bytes, out_addr))
+        bool (*without_growing)(cup_heap_t *, uint64_t, cup_addr_t *) =
+            heap->mode == CUP_ORDER_OVERLAP ? alloc_by_ordering : alloc_by_waiting;
+
+        if (is_over_budget(heap, &stat, size_bytes) && without_growing(heap, size_bytes, out_addr))
             return true;
         CUP_STAT_ADD(limbo_misses, 1);
     }
     return is_usable(heap) && alloc_by_growing(heap, size_bytes, out_addr);
 }
 
-/* Counts the block against the open point. An error is the context's: its blocks stay in limbo for good. */
-static CUresult note_freed(cup_heap_t *heap, uint64_t size_bytes)
+/* Both forms: gives the block back, and sees to the rest of what the free means. */
+static CUresult free_ordered(cup_heap_t *heap, cup_addr_t addr)
 {
-    CUresult result = cup_order_freed(heap->order, size_bytes, heap->is_sync);
+    cup_point_t stamp = cup_order_stamp(heap->order, true);
 
-    if (result != CUDA_SUCCESS && !is_passing(result))
+    if (cup_pool_free_ordered(heap->pool, addr, stamp, NULL) != CUP_OK)
+        return CUDA_ERROR_INVALID_VALUE;
+    return cup_order_pay_host(heap->order);
+}
+
+static CUresult free_to_limbo(cup_heap_t *heap, cup_addr_t addr)
+{
+    cup_point_t stamp = cup_order_stamp(heap->order, false);
+    bool is_sync = heap->mode == CUP_ORDER_SYNC, is_due;
+    CUresult result;
+    uint64_t bytes;
+
+    if (cup_pool_free(heap->pool, addr, stamp, &bytes) != CUP_OK)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (heap->mode == CUP_ORDER_EXACT)
+        return cup_order_pay_host(heap->order);
+    is_due = is_sync || (heap->mode == CUP_ORDER_OVERLAP && bytes >= OVERLAP_DUE_BYTES);
+    result = cup_order_freed(heap->order, bytes, is_due);
+    if (result != CUDA_SUCCESS && !is_passing(result)) /* sticky, if the same call meets it twice */
         result = cup_order_freed(heap->order, 0, true);
-    if (result != CUDA_SUCCESS)
-        note_error(heap, result);
-    return is_passing(result) ? CUDA_SUCCESS : result;
+    if (result == CUDA_SUCCESS && is_sync)
+        result = cup_order_wait(heap->order, stamp);
+    return result;
 }
 
 CUresult cup_heap_free(cup_heap_t *heap, cup_addr_t addr)
 {
     CUresult result = (CUresult)atomic_load_explicit(&heap->broken, memory_order_relaxed);
-    cup_point_t stamp;
-    uint64_t bytes;
 
     if (result != CUDA_SUCCESS)
         return result;
-    stamp = cup_order_open(heap->order);
-    if (cup_pool_free(heap->pool, addr, stamp, &bytes) != CUP_OK) {
+    result = heap->mode == CUP_ORDER_EXACT && cup_order_can_close(heap->order) ? free_ordered(heap, addr)
+                                                                               : free_to_limbo(heap, addr);
+    if (result == CUDA_ERROR_INVALID_VALUE) {
         CUP_STAT_ADD(bad_frees, 1);
-        return CUDA_ERROR_INVALID_VALUE; /* measured: double, interior and unknown alike */
+        return result; /* measured: double, interior and unknown alike */
     }
     CUP_STAT_ADD(pool_frees, 1);
-    result = note_freed(heap, bytes);
-    if (result == CUDA_SUCCESS && heap->is_sync)
-        result = cup_order_wait(heap->order, stamp);
+    if (is_passing(result))
+        return CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS)
+        note_error(heap, result);
     return result;
 }
 

@@ -1,21 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How: a ring of events in the order of their numbers. cuCtxRecordEvent covers all streams of the context,
- * whatever their kind (probed case by case, driver 580), and costs 0.2-0.9 us; completion is monotone, so the
- * newest complete point is found by bisection and everything before it is complete too.
+ * The protocol. Numbers 1, 2, 3 ... each an order point. What must hold: whatever was submitted before a free starts runs,
+ * on the device, before whatever is submitted by a call that starts after the free has returned.
  *
- * A full ring records into its newest event again: that event then stands for the newer number, which
- * completes no earlier than the older one did. Later, not sooner: safe.
+ *   free        stamp the block with `open`; then dirty = 1; then give the block away
+ *   submission  1  incall = the stream, by an exchange (full fence)
+ *    on t       2  if dirty: close, under the lock, if it is still dirty:
+ *                    a  dirty = 2, n = open, open = n + 1
+ *                    b  the streams of other threads' call words: I. Then the busy set, taken out: B. Then call words again.
+ *                    c  record event n so that it covers B and I
+ *                    d  publish point = n; add I to the busy set; dirty from 2 to 0, if it is still 2
+ *               3  if t has not passed `point`: make it wait for the event, unless that was recorded on t; then note it
+ *               4  add t to the busy set; the real call; incall = none
  *
- * Batches. A record costs the host 0.2-1.4 us, the more the more streams there are and threads that launch, so a free
- * only counts what it leaves; every FREES_MAX frees or BYTES_MAX bytes one record closes the point for all of them.
- * The stamp is the number of the open point, read before the block is given away: whoever closes that point later
- * records after all that was submitted before the free. Later, not sooner.
+ * Why no byte is early. The next owner's submission starts after the free, so it meets dirty, or a point recorded after
+ * the free; either way its stream passes a point that covers what came before the free. A free that marks while a point
+ * is being recorded turns 2 into 1, and d leaves it. Work that a busy set forgets is in no later point's record, so
+ * nothing is ever forgotten: a call that began before a and submits after c is in its call word at b, and goes back
+ * into the set; one that begins after a sees dirty and waits for the lock.
  *
- * While a capture is in progress nothing can be recorded (capture.h): the point stays open and is closed by whoever comes
- * first afterwards.
+ * Why nobody hangs who would not hang natively. With one thread a point covers just what the native free had waited
+ * for: nothing that was submitted after the free is in it, because the first submission after it closes it first. Points
+ * that are closed for other reasons (loose) are for the clock alone: nobody is made to pass them. Waits go to the
+ * submitting stream only.
  *
- * Queries go under an exchange to relaxed capture mode: plain, they would invalidate a capture (measured).
+ * overlap. Freed blocks wait until they are complete; frees close points in batches (tight: a native free would have
+ * waited for all that the last of the batch finds). Only when memory is short are blocks of closed, tight points handed
+ * out early: `need` rises first, and from then on a submission must have passed it.
+ *
+ * How a point is recorded. Work on one stream s alone since the newest point, and s has passed that: an event on s
+ * covers everything (0.2 us on the host, nothing on the GPU). Else cuCtxRecordEvent, which covers all streams of the
+ * context, whatever their kind (driver 12.5 and newer). It invalidates captures in progress (measured), so while one is,
+ * and on older drivers, a stream of ours waits for the newest point and for an event on each busy stream. A context
+ * starts with "several busy"; where that meets a capture, frees are not marked (cup_order_can_close) and their
+ * blocks wait until they are complete.
+ *
+ * A destroyed stream's handle comes back as another one, not ordered behind the old one's work (measured: 200 of 200):
+ * its entry has passed nothing then, owns no point, and the context counts as several busy.
+ *
+ * Programmatic launches overlap across an event (measured): a point recorded on a stream orders its later work only from
+ * the first plain operation on; `own` and `plain` of the stream tell (submit.c).
+ *
+ * The clock. A ring of points, in their order; completion is monotone, because each point's events come after the point
+ * before it: bisection finds the newest complete one. In a full ring the new point takes the place of the newest one: what
+ * was stamped with that becomes complete with the new one, later, not sooner. Queries go under an exchange to relaxed capture mode: plain, they
+ * would invalidate a capture (measured).
+ *
+ * A record that fails leaves the point to the host: the submission synchronises the context, as the native free had.
+ *
+ * Slots. A context that ends leaves its slot to another, whose numbers go on where its own ended: what streams
+ * noted as passed stays true.
  */
 #include "shim/order.h"
 #include "allocator/lock.h"
@@ -23,67 +57,271 @@
 #include "shim/capture.h"
 #include "shim/drv.h"
 #include "shim/stat.h"
+#include "shim/stream_set.h"
 #include <time.h>
 
-#define RING          256
+#define RING          64
 #define FREES_MAX     16
 #define BYTES_MAX     (16 * CUP_MIB)
 #define LOOSE_WAIT_MS 1000
+#define SPOIL_TRIES   20000                /* of 50 us */
+#define NOT_NOW       CUDA_ERROR_NOT_READY /* a point that a capture keeps open; no record answers so */
+
+/* One closed point. */
+typedef struct point {
+    cup_point_t number;
+    CUevent event;       /* made when first needed */
+    cup_stream_t *owner; /* whose stream it was recorded on, or NULL */
+    bool is_settled;     /* the host saw it complete when it was closed; the event means nothing */
+    bool is_loose;
+} point_t;
 
 struct cup_order {
+    cup_order_t *before; /* that had the slot: reachable, for leak checkers and debuggers */
     CUcontext ctx;
-    cup_lock_t lock;       /* guards everything below */
-    cup_point_t recorded;  /* the newest point with an event; the open one is the next */
-    cup_point_t completed; /* the newest point known complete */
-    unsigned freed_count;  /* blocks stamped with the open point */
-    uint64_t freed_bytes;  /* and their bytes */
-    unsigned head, count;  /* the ring's oldest entry, and how many wait */
-    struct {
-        CUevent event;
-        cup_point_t point;
-        bool is_loose;
-    } ring[RING];
+    int slot;
+    cup_order_mode_t mode;
     bool has_record; /* the driver can record on a context */
+    cup_stream_t *legacy;
+    _Atomic bool has_ended;
+    _Atomic int dirty;           /* 0; 1: a free has marked; 2: a close is under way */
+    _Atomic cup_point_t open;    /* the number that the next close will have */
+    _Atomic cup_point_t point;   /* the newest that is closed */
+    _Atomic cup_point_t due;     /* exact: the newest that submissions must have passed, closed for a mark */
+    _Atomic cup_point_t need;    /* overlap: likewise, but only what was handed out early */
+    _Atomic cup_point_t settled; /* of these, what the host saw complete for a call that nobody knows */
+    cup_stream_set_t busy;
+    cup_stream_set_t hosted; /* streams with operations that touch host memory; never taken out */
+    _Atomic uint64_t host_made, host_paid;
+    _Atomic bool has_orphans;   /* such a stream was destroyed before its operations were known finished */
+    _Atomic bool is_awaited;    /* blocks were stamped with the open point and not marked */
+    _Atomic bool is_open_loose; /* overlap: and work was submitted since */
+
+    cup_lock_t lock; /* guards everything below, and closing */
+    int captures;
+    cup_point_t completed;
+    unsigned freed_count; /* not marked, since the last close */
+    uint64_t freed_bytes;
+    unsigned head, count; /* the ring's oldest entry that is not known complete, and how many there are */
+    point_t ring[RING];
+    point_t spare[2]; /* where a point is recorded that must not touch what is in the ring, or in `must` */
+    CUstream
+        joiner; /* a stream of ours, and an event: how several streams become one point without a context record */
+    CUevent join_event;
+    point_t must; /* what is passed: `due`, or the newest tight one */
 };
 
-cup_order_t *cup_order_create(CUcontext ctx)
+static _Atomic(cup_order_t *) g_order[CUP_ORDERS_MAX];
+static _Atomic int g_slots;    /* slots ever used */
+static _Atomic int g_followed; /* live orders that follow submissions */
+static _Atomic uint64_t g_generation = 1;
+
+static _Thread_local struct {
+    uint64_t generation;
+    CUcontext ctx;
+    cup_order_t *order;
+} t_last __attribute__((tls_model("initial-exec")));
+
+/* Runs the call with the context current, whichever the program has. */
+static CUresult in_context(CUcontext ctx, CUresult (*call)(void *), void *arg)
+{
+    CUcontext current = NULL;
+    CUresult result;
+
+    if (cup_drv.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == ctx)
+        return call(arg);
+    result = cup_drv.cuCtxPushCurrent_v2(ctx);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = call(arg);
+    cup_drv.cuCtxPopCurrent_v2(&current);
+    return result;
+}
+
+/* ---- contexts ---- */
+
+static bool follows(const cup_order_t *order)
+{
+    return order->mode == CUP_ORDER_EXACT || order->mode == CUP_ORDER_OVERLAP;
+}
+
+/* A slot that was never used or whose context has ended, with the number that it goes on from. */
+static int find_slot_locked(cup_point_t *out_point)
+{
+    for (int i = 0; i < CUP_ORDERS_MAX; i++) {
+        cup_order_t *order = atomic_load(&g_order[i]);
+
+        if (order && !atomic_load(&order->has_ended))
+            continue;
+        *out_point = order ? atomic_load(&order->open) : 0;
+        return i;
+    }
+    return -1;
+}
+
+static bool install_locked(cup_order_t *order)
+{
+    cup_point_t point;
+
+    order->slot = find_slot_locked(&point);
+    if (order->slot < 0)
+        return false;
+    order->before = atomic_load(&g_order[order->slot]);
+    order->completed = point;
+    order->captures = cup_capture_count();
+    atomic_store(&order->point, point);
+    atomic_store(&order->open, point + 1);
+    atomic_store(&g_order[order->slot], order);
+    if (order->slot >= atomic_load(&g_slots))
+        atomic_store(&g_slots, order->slot + 1);
+    atomic_fetch_add(&g_generation, 1);
+    if (follows(order))
+        atomic_fetch_add(&g_followed, 1);
+    return true;
+}
+
+cup_order_t *cup_order_create(CUcontext ctx, cup_order_mode_t mode)
 {
     cup_order_t *order = cup_meta_alloc(sizeof(*order));
+    bool is_installed = false;
 
     if (!order)
         return NULL;
     order->ctx = ctx;
+    order->mode = mode;
     order->has_record = cup_drv_has(CUP_DRV_cuCtxRecordEvent);
+    order->legacy = cup_stream_create(CU_STREAM_LEGACY, CUP_STREAM_LEGACY, order);
+    atomic_store(&order->busy.is_several, true);
     cup_lock_init(&order->lock, CUP_LOCK_ORDER);
-    return order;
+    if (order->legacy) {
+        cup_capture_lock();
+        is_installed = install_locked(order);
+        cup_capture_unlock();
+    }
+    if (is_installed)
+        return order;
+    cup_meta_free(order->legacy, sizeof(*order->legacy));
+    cup_meta_free(order, sizeof(*order));
+    return NULL;
 }
 
-/* Events are made in their context, whichever the program has current. */
-static CUresult make_event(CUcontext ctx, CUevent *out_event)
+void cup_order_end(cup_order_t *order)
 {
-    CUcontext popped;
-    CUresult result = cup_drv.cuCtxPushCurrent_v2(ctx);
-
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = cup_drv.cuEventCreate(out_event, CU_EVENT_DISABLE_TIMING);
-    cup_drv.cuCtxPopCurrent_v2(&popped);
-    return result;
+    if (atomic_exchange(&order->has_ended, true))
+        return;
+    atomic_fetch_add(&g_generation, 1);
+    if (follows(order))
+        atomic_fetch_sub(&g_followed, 1);
 }
 
-static CUresult synchronize(CUcontext ctx)
+cup_order_t *cup_order_of(CUcontext ctx)
 {
-    CUcontext popped;
-    CUresult result = cup_drv.cuCtxPushCurrent_v2(ctx);
+    int slots = atomic_load_explicit(&g_slots, memory_order_acquire);
 
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = cup_drv.cuCtxSynchronize();
-    cup_drv.cuCtxPopCurrent_v2(&popped);
-    return result;
+    for (int i = 0; i < slots; i++) {
+        cup_order_t *order = atomic_load_explicit(&g_order[i], memory_order_acquire);
+
+        if (order->ctx == ctx && !atomic_load_explicit(&order->has_ended, memory_order_acquire))
+            return order;
+    }
+    return NULL;
 }
 
-/* Queries one event; true in *out_is_done when it is complete. */
+cup_order_t *cup_order_current(void)
+{
+    uint64_t generation = cup_order_generation();
+    CUcontext ctx = NULL;
+
+    if (cup_drv.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS || !ctx)
+        return NULL;
+    if (t_last.generation != generation || t_last.ctx != ctx) {
+        t_last.order = cup_order_of(ctx);
+        t_last.ctx = ctx;
+        t_last.generation = generation;
+    }
+    return t_last.order;
+}
+
+uint64_t cup_order_generation(void)
+{
+    return atomic_load_explicit(&g_generation, memory_order_acquire);
+}
+
+bool cup_order_is_followed(void)
+{
+    return atomic_load_explicit(&g_followed, memory_order_relaxed) > 0;
+}
+
+int cup_order_slot(const cup_order_t *order)
+{
+    return order->slot;
+}
+
+cup_stream_t *cup_order_legacy(cup_order_t *order)
+{
+    return order->legacy;
+}
+
+/* ---- events ---- */
+
+static CUresult create_event(void *arg)
+{
+    return cup_drv.cuEventCreate(arg, CU_EVENT_DISABLE_TIMING);
+}
+
+static CUresult need_event(cup_order_t *order, CUevent *event)
+{
+    return *event ? CUDA_SUCCESS : in_context(order->ctx, create_event, event);
+}
+
+/* What is needed to close a point without a record on the context. Without it frees wait in limbo meanwhile. */
+static CUresult create_joiner(void *arg)
+{
+    cup_order_t *order = arg;
+    CUresult result = cup_drv.cuEventCreate(&order->join_event, CU_EVENT_DISABLE_TIMING);
+
+    return result == CUDA_SUCCESS ? cup_drv.cuStreamCreate(&order->joiner, CU_STREAM_NON_BLOCKING) : result;
+}
+
+static void need_joiner(cup_order_t *order)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    if (order->joiner)
+        return;
+    cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
+    if (in_context(order->ctx, create_joiner, order) != CUDA_SUCCESS)
+        order->joiner = NULL;
+    cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
+}
+
+static CUresult synchronize(void *arg)
+{
+    (void)arg;
+    return cup_drv.cuCtxSynchronize();
+}
+
+typedef struct record {
+    CUevent event;
+    CUstream stream;
+} record_t;
+
+static CUresult record_now(void *arg)
+{
+    const record_t *record = arg;
+
+    return cup_drv.cuEventRecord(record->event, record->stream);
+}
+
+/* The null streams are named by the current context. */
+static CUresult record_on(cup_order_t *order, CUevent event, const cup_stream_t *stream)
+{
+    record_t record = {event, stream->handle};
+
+    return stream->kind == CUP_STREAM_HANDLE ? record_now(&record)
+                                             : in_context(order->ctx, record_now, &record);
+}
+
 static CUresult query(CUevent event, bool *out_is_done)
 {
     CUresult result = cup_drv.cuEventQuery(event);
@@ -92,12 +330,26 @@ static CUresult query(CUevent event, bool *out_is_done)
     return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
 }
 
-static unsigned slot(const cup_order_t *order, unsigned index)
+/* ---- the ring ---- */
+
+static point_t *entry_locked(cup_order_t *order, unsigned index)
 {
-    return (order->head + index) % RING;
+    return &order->ring[(order->head + index) % RING];
 }
 
-/* Drops the complete entries from the ring: bisection for the newest of them. */
+static point_t *newest_locked(cup_order_t *order)
+{
+    /* Also when it is complete, and out of the count: its event is still the newest one. */
+    return entry_locked(order, order->count + RING - 1);
+}
+
+static CUresult query_point(const point_t *point, bool *out_is_done)
+{
+    *out_is_done = true;
+    return point->is_settled ? CUDA_SUCCESS : query(point->event, out_is_done);
+}
+
+/* Drops the complete entries: bisection for the newest of them. */
 static CUresult query_ring_locked(cup_order_t *order)
 {
     unsigned low = 0, high = order->count; /* entries below low are complete, from high on they are not */
@@ -108,7 +360,7 @@ static CUresult query_ring_locked(cup_order_t *order)
         unsigned middle = high == order->count ? high - 1 : low + (high - low) / 2;
         bool is_done;
 
-        result = query(order->ring[slot(order, middle)].event, &is_done);
+        result = query_point(entry_locked(order, middle), &is_done);
         if (result != CUDA_SUCCESS)
             break;
         if (is_done)
@@ -117,8 +369,8 @@ static CUresult query_ring_locked(cup_order_t *order)
             high = middle;
     }
     if (low > 0)
-        order->completed = order->ring[slot(order, low - 1)].point;
-    order->head = slot(order, low);
+        order->completed = entry_locked(order, low - 1)->number;
+    order->head = (order->head + low) % RING;
     order->count -= low;
     return result;
 }
@@ -137,66 +389,327 @@ static CUresult poll_locked(cup_order_t *order)
     return result;
 }
 
-static void closed_locked(cup_order_t *order)
+static bool has_same_event(const point_t *a, const point_t *b)
 {
-    order->recorded++;
-    order->freed_count = 0;
-    order->freed_bytes = 0;
-    CUP_STAT_ADD(points, 1);
+    return a->event && a->event == b->event;
 }
 
-/* Closes the open point. The caller holds the captures off. */
-static CUresult record_locked(cup_order_t *order, bool is_loose)
+/* Where the point will be: a new entry, or in a full ring the newest one's. */
+static point_t *place_locked(cup_order_t *order)
 {
-    unsigned index;
-    CUresult result;
+    return entry_locked(order, order->count < RING ? order->count : RING - 1);
+}
 
-    if (!order->has_record) {
-        result = synchronize(order->ctx);
-        if (result == CUDA_SUCCESS) {
-            closed_locked(order);
-            order->completed = order->recorded;
-        }
-        return result;
+/* Where it is recorded: until it is published, no event changes that is in the ring or that streams are to pass. */
+static point_t *next_locked(cup_order_t *order)
+{
+    point_t *point = place_locked(order);
+
+    if (order->count == RING) {
+        poll_locked(order); /* an error comes back from the record */
+        point = place_locked(order);
     }
-    if (order->count == RING)
-        poll_locked(order); /* an error comes back from the record below */
-    index = slot(order, order->count < RING ? order->count : RING - 1);
-    if (!order->ring[index].event) {
-        result = make_event(order->ctx, &order->ring[index].event);
-        if (result != CUDA_SUCCESS)
-            return result;
+    if (order->count == RING || has_same_event(point, &order->must))
+        point = &order->spare[has_same_event(&order->spare[0], &order->must)];
+    return point;
+}
+
+/* What later submissions pass. A loose point is only for the clock. */
+static void note_must_locked(cup_order_t *order, const point_t *point)
+{
+    if (point->is_loose)
+        return;
+    order->must = *point;
+    atomic_store_explicit(&order->due, point->number, memory_order_release);
+}
+
+static void publish_locked(cup_order_t *order, point_t *point, cup_point_t number, bool is_loose)
+{
+    point_t *place = place_locked(order);
+
+    point->number = number;
+    point->is_loose = is_loose;
+    note_must_locked(order, point);
+    if (point != place) {
+        point_t replaced = *place;
+
+        *place = *point;
+        *point = replaced;
     }
-    result = cup_drv.cuCtxRecordEvent(order->ctx, order->ring[index].event);
-    if (result != CUDA_SUCCESS)
-        return result;
-    closed_locked(order);
-    order->ring[index].point = order->recorded;
-    order->ring[index].is_loose = is_loose;
     if (order->count < RING)
         order->count++;
+    atomic_store_explicit(&order->point, number, memory_order_release);
+}
+
+/* ---- recording ---- */
+
+/* What must be covered. */
+typedef struct work {
+    cup_stream_t *stream[2 * CUP_STREAM_SET_MAX];
+    int count;
+    bool is_several;
+} work_t;
+
+static void include(work_t *work, cup_stream_t *stream)
+{
+    for (int i = 0; i < work->count; i++)
+        if (work->stream[i] == stream)
+            return;
+    if (work->count < 2 * CUP_STREAM_SET_MAX)
+        work->stream[work->count++] = stream;
+    else
+        work->is_several = true;
+}
+
+/* Streams that other threads are submitting to, in this context. */
+static void include_calls(const cup_order_t *order, const cup_thread_t *self, work_t *work)
+{
+    for (cup_thread_t *thread = cup_stream_threads(); thread; thread = thread->next) {
+        cup_call_word_t word = thread == self ? 0 : atomic_load(&thread->incall);
+        cup_stream_t *stream = cup_call_word_stream(word);
+
+        if (stream && atomic_load(&stream->order) == order)
+            include(work, stream);
+        else if (stream && cup_call_word_is_everywhere(word))
+            work->is_several = true;
+    }
+}
+
+static bool has_passed(const cup_order_t *order, cup_stream_t *stream, cup_point_t point)
+{
+    return atomic_load_explicit(&stream->passed[order->slot], memory_order_acquire) >= point;
+}
+
+static bool is_foreign(const cup_order_t *order, const cup_thread_t *self, const cup_stream_t *stream)
+{
+    return stream->kind == CUP_STREAM_THREADS_OWN && (!self || self->own[order->slot] != stream);
+}
+
+/* Another thread's per-thread stream can't be named; under captures the driver says which stream must be left alone. */
+static bool can_record_on(const cup_order_t *order, const cup_thread_t *self, const cup_stream_t *stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+    if (is_foreign(order, self, stream))
+        return false;
+    if (order->captures == 0)
+        return true;
+    return cup_drv.cuStreamIsCapturing(stream->handle, &status) == CUDA_SUCCESS &&
+           status == CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* Makes later work of the stream run after the point. Not recorded on it. */
+static CUresult wait_for(const point_t *point, CUstream stream)
+{
+    return point->is_settled || !point->event ? CUDA_SUCCESS
+                                              : cup_drv.cuStreamWaitEvent(stream, point->event, 0);
+}
+
+static CUresult record_own(cup_order_t *order, point_t *point, cup_stream_t *stream, cup_point_t number)
+{
+    CUresult result = record_on(order, point->event, stream);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    CUP_STAT_ADD(own_points, 1);
+    point->owner = stream;
+    atomic_store_explicit(&stream->own, number, memory_order_relaxed);
+    atomic_store_explicit(&stream->passed[order->slot], number, memory_order_release);
     return CUDA_SUCCESS;
 }
 
-static CUresult close_locked(cup_order_t *order, bool is_loose)
+/* Its thread records an event after each call while a capture is in progress; now it is not in one. */
+static bool has_tail(cup_stream_t *stream)
+{
+    uint64_t tailed = atomic_load(&stream->tailed);
+
+    return tailed > 0 && tailed == atomic_load(&stream->begun);
+}
+
+static bool can_record_each(const cup_order_t *order, const cup_thread_t *self, const work_t *work)
+{
+    if (work->is_several || !order->joiner)
+        return false;
+    for (int i = 0; i < work->count; i++)
+        if (!can_record_on(order, self, work->stream[i]) &&
+            !(is_foreign(order, self, work->stream[i]) && has_tail(work->stream[i])))
+            return false;
+    return true;
+}
+
+static CUresult join_stream(cup_order_t *order, const cup_thread_t *self, cup_stream_t *stream)
 {
     CUresult result;
 
-    if (order->freed_count == 0 || !cup_capture_hold())
-        return CUDA_SUCCESS;
-    result = record_locked(order, is_loose);
-    cup_capture_put();
+    if (is_foreign(order, self, stream))
+        return cup_drv.cuStreamWaitEvent(order->joiner, atomic_load(&stream->tail), 0);
+    result = record_on(order, order->join_event, stream);
+    return result == CUDA_SUCCESS ? cup_drv.cuStreamWaitEvent(order->joiner, order->join_event, 0) : result;
+}
+
+/* A stream of ours waits for the newest point and for each busy stream; its event covers them all. */
+static CUresult record_each(cup_order_t *order, const cup_thread_t *self, const point_t *point,
+                            const work_t *work)
+{
+    CUresult result = wait_for(newest_locked(order), order->joiner);
+
+    for (int i = 0; result == CUDA_SUCCESS && i < work->count; i++)
+        result = join_stream(order, self, work->stream[i]);
+    return result == CUDA_SUCCESS ? cup_drv.cuEventRecord(point->event, order->joiner) : result;
+}
+
+/* As the driver's own free: everything is complete. */
+static CUresult record_nothing(cup_order_t *order, point_t *point)
+{
+    CUresult result = in_context(order->ctx, synchronize, NULL);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    CUP_STAT_ADD(waits, 1);
+    point->owner = NULL;
+    point->is_settled = true;
+    return CUDA_SUCCESS;
+}
+
+static CUresult record_work(cup_order_t *order, const cup_thread_t *self, const work_t *work, point_t *point,
+                            cup_point_t number, bool may_spoil)
+{
+    cup_point_t newest = atomic_load_explicit(&order->point, memory_order_relaxed);
+    CUresult result = need_event(order, &point->event);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    point->owner = NULL;
+    point->is_settled = false;
+    if (work->count == 1 && !work->is_several && has_passed(order, work->stream[0], newest) &&
+        can_record_on(order, self, work->stream[0]))
+        return record_own(order, point, work->stream[0], number);
+    if (order->has_record && order->captures == 0)
+        return cup_drv.cuCtxRecordEvent(order->ctx, point->event);
+    if (can_record_each(order, self, work))
+        return record_each(order, self, point, work);
+    if (order->captures > 0 && !may_spoil)
+        return NOT_NOW;
+    if (order->captures > 0 && order->has_record)
+        return cup_drv.cuCtxRecordEvent(order->ctx, point->event);
+    return record_nothing(order, point);
+}
+
+/* Nothing was submitted since the newest point: that stands for the new number, too. */
+static bool relabel_locked(cup_order_t *order, const work_t *work, cup_point_t number, bool is_loose)
+{
+    point_t *newest = newest_locked(order);
+
+    if (work->is_several || work->count > 0 || newest->number == 0)
+        return false;
+    newest->number = number;
+    newest->is_loose &= is_loose;
+    note_must_locked(order, newest);
+    if (order->count == 0)
+        order->completed = number;
+    atomic_store_explicit(&order->point, number, memory_order_release);
+    return true;
+}
+
+/* Step b: what the point must cover, and of that what may be submitted after it is recorded. */
+static void gather_locked(cup_order_t *order, const cup_thread_t *self, work_t *out_work, work_t *out_calls)
+{
+    cup_stream_t *busy[CUP_STREAM_SET_MAX];
+    int count;
+
+    include_calls(order, self, out_calls);
+    out_work->is_several = cup_stream_set_take(&order->busy, busy, &count);
+    include_calls(order, self, out_calls);
+    for (int i = 0; i < count; i++)
+        include(out_work, busy[i]);
+    for (int i = 0; i < out_calls->count; i++)
+        include(out_work, out_calls->stream[i]);
+    out_work->is_several |= out_calls->is_several || !follows(order);
+}
+
+static void give_back_busy(cup_order_t *order, const work_t *work)
+{
+    for (int i = 0; i < work->count; i++)
+        cup_stream_set_add(&order->busy, work->stream[i]);
+    if (work->is_several)
+        atomic_store(&order->busy.is_several, true);
+}
+
+/*
+ * Steps a to d. self: the thread that submits, or NULL. A point that no mark asks for is loose, if the caller says so. On
+ * an error the point stays open, under the next number.
+ */
+static CUresult close_locked(cup_order_t *order, const cup_thread_t *self, bool is_loose, bool may_spoil)
+{
+    work_t work = {.count = 0}, calls = {.count = 0};
+    cup_point_t number = atomic_load_explicit(&order->open, memory_order_relaxed);
+    CUresult result = CUDA_SUCCESS;
+    int closing = 2;
+
+    is_loose = atomic_exchange(&order->dirty, 2) == 0 && is_loose;
+    atomic_store(&order->is_awaited, false);
+    atomic_store(&order->is_open_loose, false);
+    atomic_store(&order->open, number + 1);
+    gather_locked(order, self, &work, &calls);
+    if (!relabel_locked(order, &work, number, is_loose)) {
+        point_t *point = next_locked(order);
+
+        result = record_work(order, self, &work, point, number, may_spoil);
+        if (result != CUDA_SUCCESS && order->captures == 0)
+            result = record_nothing(order, point);
+        if (result == CUDA_SUCCESS) {
+            publish_locked(order, point, number, is_loose);
+            CUP_STAT_ADD(points, 1);
+        }
+    }
+    give_back_busy(order, result == CUDA_SUCCESS ? &calls : &work);
+    if (result == CUDA_SUCCESS) {
+        order->freed_count = 0;
+        order->freed_bytes = 0;
+        atomic_compare_exchange_strong(&order->dirty, &closing, 0);
+    } else {
+        if (!is_loose)
+            atomic_store(&order->dirty, 1);
+        else
+            atomic_compare_exchange_strong(&order->dirty, &closing, 0);
+        atomic_store(&order->is_awaited, true);
+    }
     return result;
 }
 
-cup_point_t cup_order_open(cup_order_t *order)
-{
-    cup_point_t open;
+/* ---- free ---- */
 
+cup_point_t cup_order_stamp(cup_order_t *order, bool is_marked)
+{
+    cup_point_t stamp = atomic_load_explicit(&order->open, memory_order_acquire);
+
+    if (!is_marked)
+        atomic_store_explicit(&order->is_awaited, true, memory_order_release);
+    else if (atomic_load_explicit(&order->dirty, memory_order_relaxed) != 1)
+        atomic_store_explicit(&order->dirty, 1, memory_order_release);
+    return stamp;
+}
+
+/* Which streams are busy is known, and each can be recorded on by whoever comes next. */
+static bool is_busy_known(cup_order_t *order)
+{
+    if (!order->joiner)
+        return false;
+    return !atomic_load(&order->busy.is_several);
+}
+
+bool cup_order_can_close(cup_order_t *order)
+{
+    bool is_closable = true;
+
+    if (!cup_capture_is_active())
+        return true;
+    cup_capture_sweep();
     cup_lock_acquire(&order->lock);
-    open = order->recorded + 1;
+    if (order->captures > 0)
+        is_closable = is_busy_known(order);
     cup_lock_release(&order->lock);
-    return open;
+    return is_closable;
 }
 
 CUresult cup_order_freed(cup_order_t *order, uint64_t size_bytes, bool is_due)
@@ -206,8 +719,300 @@ CUresult cup_order_freed(cup_order_t *order, uint64_t size_bytes, bool is_due)
     cup_lock_acquire(&order->lock);
     order->freed_count++;
     order->freed_bytes += size_bytes;
-    if (is_due || order->freed_count >= FREES_MAX || order->freed_bytes >= BYTES_MAX)
-        result = close_locked(order, false);
+    if (order->captures == 0 &&
+        (is_due || order->freed_count >= FREES_MAX || order->freed_bytes >= BYTES_MAX))
+        result = close_locked(order, NULL, false, false);
+    cup_lock_release(&order->lock);
+    return result;
+}
+
+/* ---- passing ---- */
+
+/* What must be passed, as it is now, for use without the lock. */
+static void copy_must(cup_order_t *order, point_t *out_point)
+{
+    cup_lock_acquire(&order->lock);
+    *out_point = order->must;
+    cup_lock_release(&order->lock);
+}
+
+static CUresult settle(const point_t *point)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUresult result;
+
+    if (point->is_settled || !point->event)
+        return CUDA_SUCCESS;
+    CUP_STAT_ADD(waits, 1);
+    cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
+    result = cup_drv.cuEventSynchronize(point->event);
+    cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
+    return result;
+}
+
+/*
+ * Captures may have begun out of our sight. What is captured is not submitted: nothing to order. A stream that does not
+ * tell, or refuses the wait, is served by the host, as natively.
+ */
+static void pass_must(cup_order_t *order, cup_stream_t *stream)
+{
+    point_t point;
+    CUresult result = CUDA_SUCCESS;
+
+    copy_must(order, &point);
+    if (point.owner != stream && point.event && !point.is_settled) {
+        CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+        result = cup_drv.cuStreamIsCapturing(stream->handle, &status);
+        if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT || status != CU_STREAM_CAPTURE_STATUS_NONE)
+            return;
+        CUP_STAT_ADD(passes, 1);
+        if (result == CUDA_SUCCESS)
+            result = wait_for(&point, stream->handle);
+        if (result != CUDA_SUCCESS)
+            result = settle(&point);
+    }
+    if (result == CUDA_SUCCESS)
+        atomic_store_explicit(&stream->passed[order->slot], point.number, memory_order_release);
+}
+
+/*
+ * A capture keeps context records off, and another thread is in a call on a stream of its own: it will be over soon. If
+ * not, bytes come first: the record spoils the capture, and the program is told so by its code. One thread alone
+ * does not get here (cup_order_can_close).
+ */
+static void close_marked(cup_order_t *order, cup_thread_t *self)
+{
+    const struct timespec pause = {0, 50000};
+    CUresult result = CUDA_SUCCESS;
+
+    for (int tries = 0; tries <= SPOIL_TRIES; tries++) {
+        cup_lock_acquire(&order->lock);
+        if (atomic_load(&order->dirty) != 0)
+            result = close_locked(order, self, false, tries == SPOIL_TRIES);
+        cup_lock_release(&order->lock);
+        if (result != NOT_NOW)
+            return;
+        nanosleep(&pause, NULL);
+    }
+}
+
+static void pass(cup_order_t *order, cup_stream_t *stream, cup_thread_t *self)
+{
+    if (order->mode == CUP_ORDER_EXACT) {
+        if (atomic_load_explicit(&order->dirty, memory_order_acquire) != 0)
+            close_marked(order, self);
+        if (!has_passed(order, stream, atomic_load_explicit(&order->due, memory_order_acquire)))
+            pass_must(order, stream);
+    } else if (order->mode == CUP_ORDER_OVERLAP) {
+        if (atomic_load_explicit(&order->is_awaited, memory_order_relaxed))
+            atomic_store_explicit(&order->is_open_loose, true, memory_order_relaxed);
+        if (!has_passed(order, stream, atomic_load(&order->need)))
+            pass_must(order, stream);
+    }
+}
+
+void cup_order_pass_all(cup_stream_t *stream, cup_thread_t *self)
+{
+    int slots = atomic_load_explicit(&g_slots, memory_order_acquire);
+
+    for (int i = 0; i < slots; i++) {
+        cup_order_t *order = atomic_load_explicit(&g_order[i], memory_order_acquire);
+
+        if (!atomic_load_explicit(&order->has_ended, memory_order_acquire))
+            pass(order, stream, self);
+    }
+}
+
+static void settle_order(cup_order_t *order)
+{
+    cup_point_t due;
+
+    if (order->mode == CUP_ORDER_EXACT && atomic_load(&order->dirty) != 0)
+        close_marked(order, cup_stream_thread());
+    due = atomic_load(order->mode == CUP_ORDER_EXACT ? &order->due : &order->need);
+    if (atomic_load(&order->settled) < due && cup_order_wait(order, due) == CUDA_SUCCESS)
+        atomic_store(&order->settled, due);
+    atomic_store(&order->busy.is_several, true);
+}
+
+void cup_order_settle_all(void)
+{
+    int slots = atomic_load_explicit(&g_slots, memory_order_acquire);
+
+    for (int i = 0; i < slots; i++) {
+        cup_order_t *order = atomic_load_explicit(&g_order[i], memory_order_acquire);
+
+        if (follows(order) && !atomic_load_explicit(&order->has_ended, memory_order_acquire))
+            settle_order(order);
+    }
+}
+
+void cup_order_note_busy(cup_stream_t *stream)
+{
+    cup_order_t *order = atomic_load_explicit(&stream->order, memory_order_acquire);
+
+    atomic_fetch_add_explicit(&stream->begun, stream->kind == CUP_STREAM_THREADS_OWN, memory_order_relaxed);
+    if (order)
+        cup_stream_set_add(&order->busy, stream);
+}
+
+void cup_order_note_tail(cup_stream_t *stream)
+{
+    cup_order_t *order = atomic_load_explicit(&stream->order, memory_order_acquire);
+    CUevent event = atomic_load(&stream->tail);
+
+    if (!order || need_event(order, &event) != CUDA_SUCCESS)
+        return;
+    atomic_store(&stream->tail, event);
+    if (record_on(order, event, stream) == CUDA_SUCCESS)
+        atomic_store(&stream->tailed, atomic_load(&stream->begun));
+}
+
+void cup_order_note_others_busy(cup_stream_t *stream)
+{
+    cup_order_t *own = atomic_load_explicit(&stream->order, memory_order_acquire);
+    int slots = atomic_load_explicit(&g_slots, memory_order_acquire);
+
+    for (int i = 0; i < slots; i++) {
+        cup_order_t *order = atomic_load_explicit(&g_order[i], memory_order_acquire);
+
+        if (order != own)
+            atomic_store(&order->busy.is_several, true);
+    }
+}
+
+/* Nothing can be recorded on it from now on. While a capture keeps context records off, a last point covers its work. */
+static void leave_locked(cup_order_t *order, cup_stream_t *stream)
+{
+    bool is_covered =
+        order->captures > 0 && is_busy_known(order) && close_locked(order, NULL, true, false) == CUDA_SUCCESS;
+
+    if (!is_covered)
+        atomic_store(&order->busy.is_several, true);
+    for (unsigned i = 0; i < RING; i++)
+        if (order->ring[i].owner == stream)
+            order->ring[i].owner = NULL;
+    if (order->must.owner == stream)
+        order->must.owner = NULL;
+    if (atomic_load(&stream->host_made) != atomic_load(&stream->host_paid))
+        atomic_store(&order->has_orphans, true);
+    atomic_store(&stream->host_paid, atomic_load(&stream->host_made));
+}
+
+void cup_order_stream_ends(cup_stream_t *stream)
+{
+    cup_order_t *order = atomic_load(&stream->order);
+
+    if (order) {
+        cup_lock_acquire(&order->lock);
+        leave_locked(order, stream);
+        cup_lock_release(&order->lock);
+    }
+    for (int i = 0; i < CUP_ORDERS_MAX; i++)
+        atomic_store(&stream->passed[i], 0);
+    atomic_store(&stream->own, 0);
+    atomic_store(&stream->generation, 0);
+}
+
+/* ---- host memory ---- */
+
+static CUresult record_host(cup_order_t *order, cup_stream_t *stream)
+{
+    CUevent event = atomic_load(&stream->host_event);
+    CUresult result = CUDA_SUCCESS;
+
+    if (!event) {
+        result = need_event(order, &event);
+        if (result == CUDA_SUCCESS)
+            atomic_store(&stream->host_event, event);
+    }
+    return result == CUDA_SUCCESS ? record_on(order, event, stream) : result;
+}
+
+void cup_order_note_host(cup_stream_t *stream)
+{
+    cup_order_t *order = atomic_load_explicit(&stream->order, memory_order_acquire);
+
+    if (!order)
+        return;
+    if (record_host(order, stream) != CUDA_SUCCESS) {
+        atomic_store(&order->has_orphans, true);
+    } else {
+        cup_stream_set_add(&order->hosted, stream);
+        atomic_fetch_add(&stream->host_made, 1);
+    }
+    atomic_fetch_add(&order->host_made, 1);
+}
+
+/* Asks first: mostly the copies are over. */
+static CUresult pay_stream(cup_stream_t *stream)
+{
+    uint64_t made = atomic_load(&stream->host_made);
+    CUevent event = atomic_load(&stream->host_event);
+    CUresult result;
+
+    if (made == atomic_load(&stream->host_paid))
+        return CUDA_SUCCESS;
+    result = cup_drv.cuEventQuery(event);
+    if (result == CUDA_ERROR_NOT_READY) {
+        CUP_STAT_ADD(host_waits, 1);
+        result = cup_drv.cuEventSynchronize(event);
+    }
+    if (result == CUDA_SUCCESS)
+        atomic_store(&stream->host_paid, made);
+    return result;
+}
+
+/* Operations that no event of theirs tells of: everything that was submitted. */
+static CUresult pay_everything(cup_order_t *order)
+{
+    cup_point_t newest;
+    CUresult result;
+
+    cup_lock_acquire(&order->lock);
+    result = order->captures > 0 ? CUDA_SUCCESS : close_locked(order, NULL, false, false);
+    newest = atomic_load(&order->point);
+    cup_lock_release(&order->lock);
+    return result == CUDA_SUCCESS ? cup_order_wait(order, newest) : result;
+}
+
+CUresult cup_order_pay_host(cup_order_t *order)
+{
+    uint64_t made = atomic_load_explicit(&order->host_made, memory_order_acquire);
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUresult result = CUDA_SUCCESS;
+
+    if (made == atomic_load_explicit(&order->host_paid, memory_order_acquire))
+        return CUDA_SUCCESS;
+    cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
+    for (int i = 0; result == CUDA_SUCCESS && i < CUP_STREAM_SET_MAX; i++) {
+        cup_stream_t *stream = atomic_load(&order->hosted.member[i]);
+
+        if (stream)
+            result = pay_stream(stream);
+    }
+    cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
+    if (result == CUDA_SUCCESS &&
+        (atomic_exchange(&order->has_orphans, false) || atomic_load(&order->hosted.is_several)))
+        result = pay_everything(order);
+    if (result == CUDA_SUCCESS)
+        atomic_store(&order->host_paid, made);
+    return result;
+}
+
+/* ---- the clock ---- */
+
+CUresult cup_order_close(cup_order_t *order, bool is_due)
+{
+    bool is_asked = atomic_load(&order->is_awaited) || atomic_load(&order->dirty) != 0;
+    CUresult result = CUDA_SUCCESS;
+
+    cup_lock_acquire(&order->lock);
+    if (order->mode == CUP_ORDER_OVERLAP && atomic_load(&order->is_open_loose))
+        is_asked = false;
+    if (order->captures == 0 && (is_due || is_asked))
+        result = close_locked(order, NULL, is_due || order->mode != CUP_ORDER_OVERLAP, false);
     cup_lock_release(&order->lock);
     return result;
 }
@@ -217,55 +1022,107 @@ CUresult cup_order_poll(cup_order_t *order, cup_point_t *out_completed)
     CUresult result;
 
     cup_lock_acquire(&order->lock);
-    result = close_locked(order, true);
-    if (result == CUDA_SUCCESS)
-        result = poll_locked(order);
+    result = poll_locked(order);
     *out_completed = order->completed;
     cup_lock_release(&order->lock);
     return result;
 }
 
-/* The event of the first closed point that covers `point`, or NULL when it is complete or still open. */
-static CUevent event_of(cup_order_t *order, cup_point_t point, bool *out_is_loose)
+cup_point_t cup_order_newest(cup_order_t *order)
 {
-    CUevent event = NULL;
+    return atomic_load_explicit(&order->point, memory_order_acquire);
+}
+
+/* The first closed point that covers the number; false when that is complete or still open. */
+static bool copy_covering(cup_order_t *order, cup_point_t number, point_t *out_point)
+{
+    bool is_found = false;
 
     cup_lock_acquire(&order->lock);
-    for (unsigned i = 0; point > order->completed && i < order->count && !event; i++) {
-        if (order->ring[slot(order, i)].point < point)
-            continue;
-        event = order->ring[slot(order, i)].event;
-        *out_is_loose = order->ring[slot(order, i)].is_loose;
+    for (unsigned i = 0; number > order->completed && i < order->count && !is_found; i++) {
+        is_found = entry_locked(order, i)->number >= number;
+        if (is_found)
+            *out_point = *entry_locked(order, i);
     }
     cup_lock_release(&order->lock);
-    return event;
+    return is_found;
 }
 
-/* Queries until the event is complete, or for LOOSE_WAIT_MS. */
-static CUresult wait_a_while(CUevent event)
+/* Asks until the point is complete, or for LOOSE_WAIT_MS. */
+static CUresult wait_a_while(const point_t *point)
 {
     const struct timespec pause = {0, 100000};
-    CUresult result = cup_drv.cuEventQuery(event);
+    bool is_done = false;
+    CUresult result = query_point(point, &is_done);
 
-    for (int i = 0; result == CUDA_ERROR_NOT_READY && i < LOOSE_WAIT_MS * 10; i++) {
+    for (int i = 0; result == CUDA_SUCCESS && !is_done && i < LOOSE_WAIT_MS * 10; i++) {
         nanosleep(&pause, NULL);
-        result = cup_drv.cuEventQuery(event);
+        result = query_point(point, &is_done);
     }
+    return result == CUDA_SUCCESS && !is_done ? CUDA_ERROR_NOT_READY : result;
+}
+
+CUresult cup_order_wait(cup_order_t *order, cup_point_t number)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUresult result;
+    point_t point;
+
+    if (!copy_covering(order, number, &point))
+        return CUDA_SUCCESS;
+    if (!point.is_loose)
+        return settle(&point);
+    CUP_STAT_ADD(waits, 1);
+    cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
+    result = wait_a_while(&point);
+    cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
     return result;
 }
 
-CUresult cup_order_wait(cup_order_t *order, cup_point_t point)
-{
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    bool is_loose = false;
-    CUevent event = event_of(order, point, &is_loose);
-    CUresult result;
+/* ---- overlap ---- */
 
-    if (!event)
-        return CUDA_SUCCESS;
-    CUP_STAT_ADD(waits, 1);
-    cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
-    result = is_loose ? wait_a_while(event) : cup_drv.cuEventSynchronize(event);
-    cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
-    return result;
+cup_point_t cup_order_hand_out(cup_order_t *order)
+{
+    cup_point_t tight = atomic_load_explicit(&order->due, memory_order_acquire);
+    cup_point_t need = atomic_load(&order->need);
+
+    while (need < tight && !atomic_compare_exchange_weak(&order->need, &need, tight))
+        ;
+    return tight;
+}
+
+/* ---- captures ---- */
+
+/*
+ * From now on only streams that don't capture can be recorded on: what is busy now is closed off, or a stream that goes on
+ * to capture would keep the next point from being closed.
+ */
+void cup_order_capture_begins(void)
+{
+    int slots = atomic_load(&g_slots);
+
+    for (int i = 0; i < slots; i++) {
+        cup_order_t *order = atomic_load(&g_order[i]);
+
+        cup_lock_acquire(&order->lock);
+        if (follows(order) && !atomic_load(&order->has_ended)) {
+            need_joiner(order);
+            close_locked(order, cup_stream_thread(), true, false);
+        }
+        order->captures++;
+        cup_lock_release(&order->lock);
+    }
+}
+
+void cup_order_capture_ended(void)
+{
+    int slots = atomic_load(&g_slots);
+
+    for (int i = 0; i < slots; i++) {
+        cup_order_t *order = atomic_load(&g_order[i]);
+
+        cup_lock_acquire(&order->lock);
+        order->captures--;
+        cup_lock_release(&order->lock);
+    }
 }

@@ -1,41 +1,105 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * order - the clock of one context: numbered order points that tell when freed memory is complete.
- * What:       a freed block is stamped with the number of the point that is open. A point closes as an event that
- *             completes when all work submitted to the context before it has run; a poll tells up to which number
- *             everything is complete. Frees close points in batches, polls close what is left over.
- * Not here:   the blocks (allocator/limbo.c), what to do about memory that is not complete (heap.c).
- * Invariants: completed <= recorded < open; completed is monotone. What was submitted before a free is covered by
- *             its stamp's point. A point that a free closed is *tight*: in a program of one thread it covers nothing
- *             that the driver's own frees would not have waited for. One that a poll closed is loose.
- * Threads:    any thread; takes CUP_LOCK_ORDER, and holds it over records and queries, which don't block.
+ * order - the order points of one context: what a free leaves behind, and who must come after it.
+ * What:       numbered points. A free marks; the next submission closes a point (an event that completes when all work
+ *             submitted before it has) and passes it, so that work submitted after the free runs after the work before
+ *             it, on the device. The points are the clock, too: polls tell up to which number everything is complete.
+ * Not here:   the blocks (allocator/pool.h), which calls submit (submit_list.h), streams and threads (stream.h).
+ * Invariants: completed <= point < open, each monotone, also from one context of a slot to the next. A block stamped with
+ *             n is *ordered* as soon as it is marked, and *complete* when completed >= n.
+ * Threads:    any thread. Marking takes no lock; closing takes CUP_LOCK_ORDER and records under it, which does not block.
  */
 #ifndef CUP_SHIM_ORDER_H
 #define CUP_SHIM_ORDER_H
 #include "allocator/types.h"
 #include "shim/cuda_abi.h"
+#include "shim/stream.h"
 
 typedef struct cup_order cup_order_t; /* opaque: only order.c knows the fields */
 
-/* The context must be current (events are made there). NULL when there is no host memory. Never freed
- * (registry.h). */
-cup_order_t *cup_order_create(CUcontext ctx);
+/* What a free means: the words of CUPOLA_FREE, in their order. Under the last two submissions are not followed. */
+typedef enum { CUP_ORDER_EXACT, CUP_ORDER_OVERLAP, CUP_ORDER_DEFERRED, CUP_ORDER_SYNC } cup_order_mode_t;
 
-/* The stamp for a block that is freed now: read it before the block becomes free for others. Never fails. */
-cup_point_t cup_order_open(cup_order_t *order);
+/* ---- contexts ---- */
+
+/* The context must be current (events are made there). NULL: no host memory, or CUP_ORDERS_MAX live ones. */
+cup_order_t *cup_order_create(CUcontext ctx, cup_order_mode_t mode);
+
+/* The context has ended, or is about to. The struct stays. */
+void cup_order_end(cup_order_t *order);
+
+/* Of a context, of the current one; NULL without. */
+cup_order_t *cup_order_of(CUcontext ctx);
+cup_order_t *cup_order_current(void);
+
+/* Counts up whenever an order comes or goes. */
+uint64_t cup_order_generation(void);
+
+/* Whether any context follows its submissions: one load. */
+bool cup_order_is_followed(void);
+
+int cup_order_slot(const cup_order_t *order);
+cup_stream_t *cup_order_legacy(cup_order_t *order);
+
+/* ---- free ---- */
 
 /*
- * A block of size_bytes was freed with the open stamp. Closes the point once enough was freed since the last one, or at
- * once if is_due. While a capture is in progress nothing may be recorded: the point then stays open. Never waits for
- * the GPU, except where the driver can't record on a context (before 12.5): there a close synchronises, as the driver's
- * own free. Errors: the driver's code; the point stays open.
+ * The stamp for a block that is freed now. Before the block becomes free for others. With is_marked it is ordered at once:
+ * later submissions run after it. Else it must wait until it is complete. Never fails, takes no lock.
  */
+cup_point_t cup_order_stamp(cup_order_t *order, bool is_marked);
+
+/* A block of size_bytes was freed without a mark: closes the point once enough was, or at once if is_due. Errors: as close. */
 CUresult cup_order_freed(cup_order_t *order, uint64_t size_bytes, bool is_due);
 
 /*
- * Closes the open point if a free is waiting for it, and finds the newest complete one: a few event queries, never a wait.
- * Errors: the driver's code.
+ * Whether later submissions will run after a free that is marked now. Not while a capture is in progress and it is not
+ * known which streams are busy: such a block must wait until it is complete.
  */
+bool cup_order_can_close(cup_order_t *order);
+
+/*
+ * Waits on the host for what asynchronous copies, host functions and graphs that were submitted before do to host memory:
+ * natively a free had waited for them. Mostly one load. Errors: the driver's code.
+ */
+CUresult cup_order_pay_host(cup_order_t *order);
+
+/* ---- submissions (submit.c) ---- */
+
+/*
+ * Closes the points that frees have marked, and makes later work of the stream run after the newest ones: of every context
+ * with a pool, because a peer's memory is used from here, too.
+ */
+void cup_order_pass_all(cup_stream_t *stream, cup_thread_t *self);
+
+/* Notes that work goes to the stream; to any stream of any other context. */
+void cup_order_note_busy(cup_stream_t *stream);
+void cup_order_note_others_busy(cup_stream_t *stream);
+
+/* While a capture is in progress: an event behind the work on this thread's own stream, which only it can name. */
+void cup_order_note_tail(cup_stream_t *stream);
+
+/* An operation that touches host memory was submitted to the stream. */
+void cup_order_note_host(cup_stream_t *stream);
+
+/*
+ * A call that submits who knows where is about to run: waits on the host until all that was freed is complete, in every
+ * context, as the native frees had; which streams are busy is not known from now on.
+ */
+void cup_order_settle_all(void);
+
+/* A stream's handle is about to be destroyed; a thread with a per-thread stream has ended. */
+void cup_order_stream_ends(cup_stream_t *stream);
+
+/* ---- the clock ---- */
+
+/*
+ * Closes the open point, if a block was stamped with it or is_due, without a submission: it may cover work that was submitted after
+ * the free (loose). Errors: the driver's code; CUDA_SUCCESS when a capture is in the way: the point stays open.
+ */
+CUresult cup_order_close(cup_order_t *order, bool is_due);
+
+/* Finds the newest complete point: a few event queries, never a wait. Errors: the driver's code. */
 CUresult cup_order_poll(cup_order_t *order, cup_point_t *out_completed);
 
 /*
@@ -44,5 +108,22 @@ CUresult cup_order_poll(cup_order_t *order, cup_point_t *out_completed);
  * waited for. Holds no lock meanwhile. Errors: the driver's code, or CUDA_ERROR_NOT_READY.
  */
 CUresult cup_order_wait(cup_order_t *order, cup_point_t point);
+
+/* The newest closed point; 0 before the first. */
+cup_point_t cup_order_newest(cup_order_t *order);
+
+/* ---- overlap ---- */
+
+/*
+ * Blocks stamped up to the number that is returned may be handed out although they are not complete: submissions from now
+ * on run after their last work. Closed points that a native free would have waited for as well, no others.
+ */
+cup_point_t cup_order_hand_out(cup_order_t *order);
+
+/* ---- captures (capture.c), under its lock ---- */
+
+/* A capture is about to begin: closes the open point, then keeps context records off. */
+void cup_order_capture_begins(void);
+void cup_order_capture_ended(void);
 
 #endif /* CUP_SHIM_ORDER_H */

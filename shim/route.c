@@ -10,6 +10,7 @@
 #include "shim/log.h"
 #include "shim/registry.h"
 #include "shim/stat.h"
+#include "shim/submit.h"
 #include <stdatomic.h>
 
 /* ---- allocation and free ---- */
@@ -85,24 +86,29 @@ CUresult cup_route_cuMemFree_v2(CUdeviceptr dptr)
  * cuMemAlloc here and frees it in the stream's order; our order point covers the whole context, that stream
  * included.
  */
-static CUresult free_async(CUresult (*real)(CUdeviceptr, CUstream), CUdeviceptr dptr, CUstream stream)
+static CUresult free_async(CUresult (*real)(CUdeviceptr, CUstream), CUdeviceptr dptr, cup_place_t place)
 {
     CUresult result;
+    cup_call_t call;
 
-    if (!free_pooled(dptr, &result))
-        return real(dptr, stream);
-    CUP_STAT_ADD(frees, 1);
+    if (free_pooled(dptr, &result)) {
+        CUP_STAT_ADD(frees, 1);
+        return result;
+    }
+    cup_submit_begin(&call, place, CUP_SUBMIT_PLAIN);
+    result = real(dptr, place.stream);
+    cup_submit_end(&call, result);
     return result;
 }
 
 CUresult cup_route_cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
 {
-    return free_async(cup_drv.cuMemFreeAsync, dptr, stream);
+    return free_async(cup_drv.cuMemFreeAsync, dptr, CUP_ON(stream));
 }
 
 CUresult cup_route_cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
 {
-    return free_async(cup_drv.cuMemFreeAsync_ptsz, dptr, stream);
+    return free_async(cup_drv.cuMemFreeAsync_ptsz, dptr, CUP_ON_PTSZ(stream));
 }
 
 /* ---- queries ---- */
@@ -276,6 +282,7 @@ END(cuStreamEndCapture_ptsz)
     CUresult cup_route_##symbol(CUstream stream) \
     {                                            \
         cup_capture_destroyed(stream);           \
+        cup_submit_destroyed(stream);            \
         return cup_drv.symbol(stream);           \
     }
 DESTROY(cuStreamDestroy)

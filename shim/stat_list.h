@@ -18,6 +18,10 @@
     X(driver_frees,  "cuMemFree and cuMemRelease calls that we made, and those passed on")                         \
     X(moves,         "handles unmapped and mapped elsewhere")                                                \
     X(points,        "order points recorded")                                                                \
+    X(own_points,    "of these, on the one stream that was busy")                                            \
+    X(passes,        "times that a stream was made to wait, on the device, for a point")                     \
+    X(host_waits,    "frees that waited on the host for an operation that touches its memory")               \
+    X(doubts,        "calls of entry points that nobody has classified")                                     \
     X(polls,         "times that we asked the driver which points are complete")                             \
     X(waits,         "times that a call waited on the host for a point")                                     \
     X(limbo_misses,  "allocations that found room only in memory not complete yet, and grew instead")        \

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # gpu.sh BUILD: what is proved on hardware. Plain programs, so that a folder build/ carried to a GPU machine is enough.
-#   quirks    the driver does what we rely on
+#   quirks, vmm_quirks   the driver does what we rely on
+# and under each backing, whose name follows:
 #   doors     every way to the driver is served by the pool: by counters; and each block's bytes are verified on the
 #             stream just before its free (the fence check)
 #   latency   a free under a running kernel is served, and whoever gets the block next finds the kernel finished
@@ -30,26 +31,30 @@ figure() { # KEY: from the one line of statistics
     sed -n "s/.*\"$1\":\([0-9]*\).*/\1/p" "$dir/stats"
 }
 
-# NAME COMMAND…: under the preload; every allocation and free of the program must have been the pool's.
+# NAME COMMAND…: under the preload with $backing; every allocation and free of the program must have been the pool's.
 served() {
     local name=$1 code
     shift
     rm -f "$dir/stats"
-    LD_PRELOAD="$build/libcupola.so" CUPOLA_STATS="$dir/stats" "$@" >"$dir/out" 2>&1
+    LD_PRELOAD="$build/libcupola.so" CUPOLA_BACKING=$backing CUPOLA_STATS="$dir/stats" "$@" >"$dir/out" 2>&1
     code=$?
     cat "$dir/stats" >>"$dir/out" 2>/dev/null
     [ $code -eq 0 ] && [ "$(figure pool_allocs)" -gt 50 ] && [ "$(figure pool_allocs)" = "$(figure allocs)" ] &&
         [ "$(figure driver_frees)" -le 2 ]
-    verdict "$name" $?
+    verdict "$name, $backing" $?
 }
 
-"$here/same.sh" "$build/bench/quirks" "$here/quirks.expected" >"$dir/out" 2>&1
-verdict quirks $?
-for door in static shared link dlsym; do
-    served "door $door" "$build/bench/doors-$door"
+for quirks in quirks vmm_quirks; do
+    "$here/same.sh" "$build/bench/$quirks" "$here/$quirks.expected" >"$dir/out" 2>&1
+    verdict $quirks $?
 done
-served latency "$build/bench/free_latency"
-served pipeline "$build/bench/pipeline"
-served sort "$build/bench/thrust_loop-static" 20
+for backing in raw vmm; do
+    for door in static shared link dlsym; do
+        served "door $door" "$build/bench/doors-$door"
+    done
+    served latency "$build/bench/free_latency"
+    served pipeline "$build/bench/pipeline"
+    served sort "$build/bench/thrust_loop-static" 20
+done
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -2,7 +2,7 @@
 /*
  * vmm_quirks - what the shim relies on of virtual memory management, asked of the driver: as quirks.c, one
  * line each, codes and yes or no, no times.
- * What:       the output on an H200 belongs in vmm_quirks.expected; the software driver must print the same.
+ * What:       the output on an H200 is vmm_quirks.expected; the software driver must print the same.
  * Not here:   access before it was granted: on hardware it ends the context, and test_vmm.c asks the
  *             software driver.
  * Invariants: a spinning kernel is what makes "not complete yet" certain; nothing else is about time.
@@ -193,6 +193,7 @@ static void attributes(void)
     cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, slot(2) + 8);
     cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, slot(2) + 8);
     line("range-attributes-are-the-mapping", base == slot(1) && size == 2 * SLOT);
+    printf("probe-range-attributes-are-the-reservation %d\n", base == g_range && size == SLOTS * SLOT);
     cuPointerGetAttribute(&first, CU_POINTER_ATTRIBUTE_BUFFER_ID, slot(1));
     cuPointerGetAttribute(&second, CU_POINTER_ATTRIBUTE_BUFFER_ID, slot(2));
     line("buffer-id-is-one", first == second);

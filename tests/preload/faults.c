@@ -28,14 +28,25 @@ static const char *const g_raw[] = {
     "cuCtxGetDevice",
     "cuDeviceTotalMem_v2",
     "cuEventCreate",
+    "cuEventRecord",
     "cuCtxRecordEvent",
     "cuEventQuery",
-    "cuCtxPushCurrent_v2",
-    "cuCtxPopCurrent_v2",
+    "cuStreamGetCtx",
+    "cuStreamIsCapturing",
+    "cuStreamWaitEvent",
     "cuThreadExchangeStreamCaptureMode",
     "cuMemAlloc_v2",
     "cuMemFree_v2",
     "cuPointerGetAttribute",
+    NULL,
+};
+static const char *const g_deferred[] = {
+    "cuCtxGetCurrent",
+    "cuEventCreate",
+    "cuCtxRecordEvent",
+    "cuEventQuery",
+    "cuCtxPushCurrent_v2",
+    "cuCtxPopCurrent_v2",
     NULL,
 };
 static const char *const g_vmm[] = {
@@ -63,6 +74,23 @@ static void step(CUstream stream, size_t bytes, int code)
     expect(cuMemFree(block), code);
 }
 
+/* Frees without a current context: points are closed in theirs. */
+static void free_elsewhere(int code)
+{
+    CUdeviceptr block[20] = {0};
+    CUcontext context;
+
+    if (!expect(cuCtxGetCurrent(&context), code))
+        return;
+    for (int i = 0; i < 20; i++)
+        expect(cuMemAlloc(&block[i], 4096), code);
+    if (!expect(cuCtxSetCurrent(NULL), code))
+        return;
+    for (int i = 0; i < 20; i++)
+        expect(cuMemFree(block[i]), code);
+    REQUIRE(cuCtxSetCurrent(context) == CUDA_SUCCESS);
+}
+
 static void workload(int code)
 {
     static const size_t sizes[] = {512, 4096, 40000, 1 << 20, 4 << 20};
@@ -73,6 +101,7 @@ static void workload(int code)
         for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
             step(stream[(round + (int)i) % 2], sizes[i], code);
     REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
+    free_elsewhere(code);
     step(stream[0], 20 << 20, code);
     REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
     REQUIRE(softcuda_violations() == 0);
@@ -111,10 +140,13 @@ static void run(const char *symbol, uint64_t nth, int code)
     }
 }
 
-/* faults [vmm]: the calls of one backing; CUPOLA_BACKING says the same. */
+/* faults [raw|vmm|deferred]: the calls of one backing, one mode; CUPOLA_BACKING and CUPOLA_FREE say the same. */
 int main(int argc, char **argv)
 {
-    const char *const *symbol = argc > 1 && strcmp(argv[1], "vmm") == 0 ? g_vmm : g_raw;
+    const char *name = argc > 1 ? argv[1] : "raw";
+    const char *const *symbol = strcmp(name, "vmm") == 0        ? g_vmm
+                                : strcmp(name, "deferred") == 0 ? g_deferred
+                                                                : g_raw;
 
     static const int codes[] = {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY};
 

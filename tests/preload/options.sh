@@ -27,7 +27,8 @@ verdict() {
     fi
 }
 
-pooled='calls=1 waited=0 own=0 kept=1'
+# reused: the block just freed is the next one out, though the GPU is not done with it.
+pooled='calls=1 waited=0 own=0 kept=1 reused=1'
 name=$(basename "$probe")
 native=$("$probe")
 verdict 'the probe tells native from pooled' 1 "$([ "$native" != "$pooled" ] && echo 1)"
@@ -40,19 +41,22 @@ check 'ONLY another' "$native" CUPOLA_ONLY=another
 check 'ONLY this' "$pooled" CUPOLA_ONLY="another,$name"
 check 'EXCLUDE another' "$pooled" CUPOLA_EXCLUDE=another
 check 'EXCLUDE this' "$native" CUPOLA_EXCLUDE="another,$name"
-check 'FREE=sync' 'calls=1 waited=1 own=0 kept=1' CUPOLA_FREE=sync
-check 'FREE=deferred' "$pooled" CUPOLA_FREE=deferred
-check 'DEDICATED' 'calls=1 waited=0 own=1 kept=1' CUPOLA_DEDICATED=4k
-check 'DEDICATED of this device' 'calls=1 waited=0 own=1 kept=1' CUPOLA_DEDICATED=2m,0=4k
+check 'FREE=exact' "$pooled" CUPOLA_FREE=exact
+check 'FREE=sync' 'calls=1 waited=1 own=0 kept=1 reused=1' CUPOLA_FREE=sync
+check 'FREE=deferred' 'calls=1 waited=0 own=0 kept=1 reused=0' CUPOLA_FREE=deferred
+check 'FREE=overlap' 'calls=1 waited=0 own=0 kept=1 reused=0' CUPOLA_FREE=overlap
+check 'FLOOR=0: overlap hands out before it grows' "$pooled" CUPOLA_FREE=overlap CUPOLA_FLOOR=0
+check 'DEDICATED' 'calls=1 waited=0 own=1 kept=1 reused=1' CUPOLA_DEDICATED=4k
+check 'DEDICATED of this device' 'calls=1 waited=0 own=1 kept=1 reused=1' CUPOLA_DEDICATED=2m,0=4k
 check 'DEDICATED of another device' "$pooled" CUPOLA_DEDICATED=1=4k
-check 'CACHE=0' 'calls=1 waited=0 own=0 kept=0' CUPOLA_CACHE=0
-check 'CACHE of a percent' 'calls=1 waited=0 own=0 kept=0' CUPOLA_CACHE=0.1%
+check 'CACHE=0' 'calls=1 waited=0 own=0 kept=0 reused=1' CUPOLA_CACHE=0
+check 'CACHE of a percent' 'calls=1 waited=0 own=0 kept=0 reused=1' CUPOLA_CACHE=0.1%
 check 'CACHE=50%' "$pooled" CUPOLA_CACHE=50%
-check 'CONF' 'calls=1 waited=1 own=1 kept=1' CUPOLA_CONF=free:sync,dedicated:4k
-check 'a single variable wins over CONF' 'calls=1 waited=0 own=1 kept=1' CUPOLA_CONF=free:sync,dedicated:4k CUPOLA_FREE=deferred
+check 'CONF' 'calls=1 waited=1 own=1 kept=1 reused=1' CUPOLA_CONF=free:sync,dedicated:4k
+check 'a single variable wins over CONF' 'calls=1 waited=0 own=1 kept=1 reused=0' CUPOLA_CONF=free:sync,dedicated:4k CUPOLA_FREE=deferred
 
 check 'a bad value' "$pooled" CUPOLA_FREE=never
-verdict 'a bad value: one line' 'cupola: CUPOLA_FREE=never is not one of deferred|sync; using deferred' "$(cat "$dir/err")"
+verdict 'a bad value: one line' 'cupola: CUPOLA_FREE=never is not one of exact|overlap|deferred|sync; using exact' "$(cat "$dir/err")"
 check 'a bad size' "$pooled" CUPOLA_CACHE=lots
 verdict 'a bad size: one line' 1 "$(grep -c CUPOLA_CACHE=lots "$dir/err")"
 check 'an unknown variable' "$pooled" CUPOLA_NONSENSE=1
@@ -71,7 +75,7 @@ verdict 'a bad LOG: one line' 1 "$(grep -c CUPOLA_LOG=loud "$dir/err")"
 check 'STATS=1' "$pooled" CUPOLA_STATS=1
 verdict 'STATS=1: a summary' 1 "$(grep -c 'served from the pool' "$dir/err")"
 check 'STATS to a file' "$pooled" CUPOLA_STATS="$dir/stats.%h"
-verdict 'STATS: one line of JSON' 1 "$(cat "$dir"/stats.* | grep -c '^{"pid":.*"pool_allocs":10[0-9],.*}$')"
+verdict 'STATS: one line of JSON' 1 "$(cat "$dir"/stats.* | grep -c '^{"pid":.*"pool_allocs":11[0-9],.*}$')"
 
 for option in "$@"; do
     verdict "every option is here: $option" 1 "$(grep -q "CUPOLA_$option" "$0" && echo 1)"

@@ -2,8 +2,9 @@
 /*
  * probe - a small program whose one line of output shows what each option changes. options.sh compares it.
  * What:       calls: driver allocations for 100 pairs of 4 KiB; waited: whether a free waited for a running
- *             kernel; own: whether a 4 KiB block has a driver allocation of its own; kept: whether freed 8
- *             MiB blocks are still held after a later miss.
+ *             kernel; own: whether 4 KiB blocks have driver allocations of their own; kept: whether freed 8
+ *             MiB blocks are still held after a later miss; reused: whether a block freed under a running
+ *             kernel is the next one out.
  */
 #define _GNU_SOURCE
 #include "tests/preload/client.h"
@@ -37,19 +38,34 @@ static int keeps_freed(void)
     return softcuda_calls("cuMemFree_v2") == before;
 }
 
+static int reuses(void)
+{
+    CUstream stream = client_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr block = client_alloc(8 << 20), next;
+
+    client_spin(stream, 100000);
+    REQUIRE(cuMemFree(block) == CUDA_SUCCESS);
+    next = client_alloc(8 << 20);
+    REQUIRE(cuStreamSynchronize(stream) == CUDA_SUCCESS);
+    return next == block;
+}
+
 int main(void)
 {
-    CUdeviceptr block;
+    CUdeviceptr block, another;
     uint64_t calls;
-    int waited, own;
+    int waited, own, reused;
 
     client_open();
     churn(100, 4096);
     calls = driver_calls();
     waited = free_waits();
     block = client_alloc(4096);
-    own = block % (2 << 20) == 0;
-    printf("calls=%d waited=%d own=%d kept=%d\n", calls > 50 ? 100 : 1, waited, own, keeps_freed());
+    another = client_alloc(4096);
+    own = block % (2 << 20) == 0 && another % (2 << 20) == 0;
+    reused = reuses();
+    printf("calls=%d waited=%d own=%d kept=%d reused=%d\n", calls > 50 ? 100 : 1, waited, own, keeps_freed(),
+           reused);
     REQUIRE(softcuda_violations() == 0);
     return 0;
 }

@@ -81,7 +81,7 @@ TEST(conf, defaults)
     for (size_t i = 0; i < cup_conf_row_count; i++)
         check_default(&cup_conf_rows[i]);
     CHECK_EQ(conf.disable.word, 0);
-    CHECK_EQ(conf.free_mode.word, CUP_FREE_DEFERRED);
+    CHECK_EQ(conf.free_mode.word, CUP_FREE_EXACT);
     CHECK_EQ(conf.backing.word, CUP_BACKING_AUTO);
     CHECK_EQ(cup_conf_bytes(&conf.dedicated.size, 0, 80 * GIB), 2 << 20);
 }

@@ -4,7 +4,7 @@
  * (H200, driver 580): a context record or synchronisation disturbs every mode; a potentially unsafe call the
  * global and thread-local ones, by the rules of cuThreadExchangeStreamCaptureMode.
  *
- * Not modelled: the node handles of cuStreamGetCaptureInfo (none are returned), edges with data.
+ * Not modelled: edges with data, the editing of a capture's dependencies.
  */
 #include "driver.h"
 #include <stdlib.h>
@@ -68,7 +68,7 @@ CUresult sc_capture_check_stream(const sc_stream_t *stream)
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-static void set_tails(sc_stream_t *stream, const unsigned *tails, unsigned count)
+static void set_tails(sc_stream_t *stream, sc_node_t *const *tails, unsigned count)
 {
     stream->tails = sc_grow(stream->tails, count, sizeof *tails);
     if (count > 0)
@@ -82,7 +82,7 @@ CUresult sc_capture_add(sc_stream_t *stream, const sc_work_t *work)
 
     if (capture->is_invalid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    unsigned node = sc_graph_append(capture->graph, work, stream->tails, stream->tail_count);
+    sc_node_t *node = sc_graph_append(capture->graph, work, stream->tails, stream->tail_count);
     set_tails(stream, &node, 1);
     return CUDA_SUCCESS;
 }
@@ -194,13 +194,14 @@ void sc_capture_drop(sc_stream_t *stream)
     stream->tail_count = 0;
 }
 
-static void mark_reached(const sc_graph_t *graph, const unsigned *tails, unsigned count, bool *is_reached)
+/* The nodes that one of tails is or follows. */
+static void mark_reached(sc_node_t *const *tails, unsigned count, bool *is_reached)
 {
     for (unsigned i = 0; i < count; i++)
-        is_reached[tails[i]] = true;
-    for (unsigned node = graph->count; node-- > 0;) /* dependencies come before their dependents */
-        for (unsigned i = 0; is_reached[node] && i < graph->nodes[node].dep_count; i++)
-            is_reached[graph->nodes[node].deps[i]] = true;
+        if (!is_reached[tails[i]->index]) {
+            is_reached[tails[i]->index] = true;
+            mark_reached(tails[i]->deps, tails[i]->dep_count, is_reached);
+        }
 }
 
 /* True when the newest node of every member stream is behind the origin. */
@@ -209,11 +210,11 @@ static bool is_joined(const sc_capture_t *capture)
     bool is_all = true;
     bool *is_reached = sc_zalloc(capture->graph->count * sizeof *is_reached);
 
-    mark_reached(capture->graph, capture->origin->tails, capture->origin->tail_count, is_reached);
+    mark_reached(capture->origin->tails, capture->origin->tail_count, is_reached);
     for (const sc_ctx_t *ctx = sc.contexts; ctx; ctx = ctx->next)
         for (const sc_stream_t *stream = ctx->streams; stream; stream = stream->next)
             for (unsigned i = 0; is_member(stream, capture) && i < stream->tail_count; i++)
-                is_all = is_all && is_reached[stream->tails[i]];
+                is_all = is_all && is_reached[stream->tails[i]->index];
     free(is_reached);
     return is_all;
 }
@@ -262,9 +263,17 @@ SC_TWINS(cuStreamBeginCaptureToGraph, _ptsz,
           CUstreamCaptureMode mode),
          (stream, graph, deps, edges, count, mode))
 {
-    if (!graph)
+    sc_stream_t *origin;
+
+    if (!graph || (count > 0 && !deps))
         return CUDA_ERROR_INVALID_VALUE;
-    return count == 0 ? begin(stream, null, mode, graph) : CUDA_ERROR_NOT_SUPPORTED;
+    for (size_t i = 0; i < count; i++)
+        if (!deps[i] || deps[i]->graph != graph)
+            return CUDA_ERROR_INVALID_VALUE;
+    CUresult status = begin(stream, null, mode, graph);
+    if (status == CUDA_SUCCESS && sc_stream_find(stream, null, &origin) == CUDA_SUCCESS)
+        set_tails(origin, deps, (unsigned)count);
+    return status;
 }
 
 SC_TWINS(cuStreamEndCapture, _ptsz, (CUstream handle, CUgraph *graph), (handle, graph))
@@ -324,23 +333,37 @@ SC_TWINS(cuStreamIsCapturing, _ptsz, (CUstream stream, CUstreamCaptureStatus *ou
     return get_status(stream, null, out_status, &capture);
 }
 
-static CUresult get_info(CUstream stream, sc_null_t null, CUstreamCaptureStatus *out_status, cuuint64_t *id,
-                         CUgraph *graph)
+/* What a caller may ask for; every pointer may be NULL. */
+typedef struct {
+    cuuint64_t *id;
+    CUgraph *graph;
+    const CUgraphNode **deps;
+    size_t *count;
+} info_t;
+
+static CUresult get_info(CUstream handle, sc_null_t null, CUstreamCaptureStatus *out_status,
+                         const info_t *out)
 {
     sc_capture_t *capture;
-    CUresult status = get_status(stream, null, out_status, &capture);
+    sc_stream_t *stream;
+    CUresult status = get_status(handle, null, out_status, &capture);
+    bool is_capturing = capture && sc_stream_find(handle, null, &stream) == CUDA_SUCCESS;
 
-    if (id && capture)
-        *id = capture->id;
-    if (graph && capture)
-        *graph = capture->graph;
+    if (out->id && is_capturing)
+        *out->id = capture->id;
+    if (out->graph && is_capturing)
+        *out->graph = capture->graph;
+    if (out->deps)
+        *out->deps = is_capturing ? (const CUgraphNode *)stream->tails : NULL;
+    if (out->count)
+        *out->count = is_capturing ? stream->tail_count : 0;
     return status;
 }
 
 SC_TWINS(cuStreamGetCaptureInfo, _ptsz, (CUstream stream, CUstreamCaptureStatus *out_status, cuuint64_t *id),
          (stream, out_status, id))
 {
-    return get_info(stream, null, out_status, id, NULL);
+    return get_info(stream, null, out_status, &(const info_t){.id = id});
 }
 
 SC_TWINS(cuStreamGetCaptureInfo_v2, _ptsz,
@@ -348,11 +371,7 @@ SC_TWINS(cuStreamGetCaptureInfo_v2, _ptsz,
           const CUgraphNode **deps, size_t *count),
          (stream, out_status, id, graph, deps, count))
 {
-    if (deps)
-        *deps = NULL;
-    if (count)
-        *count = 0;
-    return get_info(stream, null, out_status, id, graph);
+    return get_info(stream, null, out_status, &(const info_t){id, graph, deps, count});
 }
 
 SC_TWINS(cuStreamGetCaptureInfo_v3, _ptsz,
@@ -360,13 +379,9 @@ SC_TWINS(cuStreamGetCaptureInfo_v3, _ptsz,
           const CUgraphNode **deps, const CUgraphEdgeData **edges, size_t *count),
          (stream, out_status, id, graph, deps, edges, count))
 {
-    if (deps)
-        *deps = NULL;
     if (edges)
         *edges = NULL;
-    if (count)
-        *count = 0;
-    return get_info(stream, null, out_status, id, graph);
+    return get_info(stream, null, out_status, &(const info_t){id, graph, deps, count});
 }
 
 SC_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)

@@ -152,6 +152,9 @@ SC_EXPORT CUresult cuDeviceGetPCIBusId(char *id, int length, CUdevice device)
     X(MANAGED_MEMORY, 1)                              \
     X(COOPERATIVE_LAUNCH, 1)                          \
     X(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1)     \
+    X(CAN_USE_64_BIT_STREAM_MEM_OPS, 1)               \
+    X(CAN_USE_STREAM_WAIT_VALUE_NOR, 1)               \
+    X(CONCURRENT_MANAGED_ACCESS, 1)                   \
     X(VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1)         \
     X(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1) \
     X(HANDLE_TYPE_FABRIC_SUPPORTED, 1)                \

@@ -2,8 +2,9 @@
 /*
  * driver - what the files of the software driver share.
  * What:       its objects, its one lock, the frame of an entry point. One noun per .c file.
- * Invariants: operations of a queue start in order, one at a time; an operation starts only when all that it
- *             depends on is done. The unfinished list is in the order of submission.
+ * Invariants: operations of a queue start in order and are done in order, one at a time but for programmatic
+ *             launches (queue.c); an operation starts only when all that it depends on is done. The unfinished
+ *             list is in the order of submission.
  * Threads:    everything is guarded by sc.lock unless said; SC_ENTER takes it. No work runs under it.
  */
 #ifndef SOFTCUDA_DRIVER_H
@@ -33,6 +34,7 @@ typedef struct CUctx_st sc_ctx_t;
 typedef struct CUstream_st sc_stream_t;
 typedef struct CUevent_st sc_event_t;
 typedef struct CUgraph_st sc_graph_t;
+typedef struct CUgraphNode_st sc_node_t;
 typedef struct sc_op sc_op_t;
 typedef struct sc_queue sc_queue_t;
 typedef struct sc_capture sc_capture_t;
@@ -100,7 +102,8 @@ typedef struct sc_alloc {
     int device;
     sc_mem_kind_t kind;
     bool is_sync_memops;
-    bool is_freeing; /* cuMemFreeAsync is queued */
+    bool is_freeing;  /* cuMemFreeAsync is queued */
+    bool is_variable; /* of a module: no call frees it */
 } sc_alloc_t;
 
 CUresult sc_heap_alloc(int device, sc_ctx_t *ctx, uint64_t size, sc_mem_kind_t kind, uint64_t *out_base);
@@ -144,14 +147,16 @@ typedef struct sc_handle {
 /* A handle at an address: always whole. */
 typedef struct sc_mapping {
     uint64_t base, size;
-    uint64_t id;     /* BUFFER_ID */
-    uint32_t access; /* bit per device */
+    uint64_t id;        /* BUFFER_ID */
+    uint32_t access;    /* bit per device */
+    uint32_t read_only; /* of these: told to who asks, not enforced */
     sc_handle_t *handle;
 } sc_mapping_t;
 
 sc_handle_t *sc_handle_find(uint64_t key); /* NULL when it was released */
 void sc_handle_put(sc_handle_t *handle);   /* frees it when nothing refers to it */
 bool sc_range_holds(uint64_t addr);        /* reserved, mapped or not */
+bool sc_range_find(uint64_t addr, uint64_t *out_base, uint64_t *out_size); /* of that reservation */
 sc_mapping_t *sc_mapping_find(uint64_t addr);
 /* Everything is mapped and the device has access; device -1: some device has. */
 bool sc_mapping_holds(uint64_t addr, uint64_t size, int device);
@@ -180,15 +185,24 @@ typedef enum {
     SC_WORK_SET,
     SC_WORK_KERNEL,
     SC_WORK_HOST,
-    SC_WORK_FREE
+    SC_WORK_FREE,
+    SC_WORK_WRITE_VALUE,
+    SC_WORK_WAIT_VALUE,
+    SC_WORK_PREFETCH
 } sc_work_kind_t;
+
+/* The two sides of a copy of depth x height x width bytes: row after row, slice after slice. */
+typedef struct sc_side {
+    uint64_t base;
+    size_t pitch, slice; /* bytes from one row, and from one slice, to the next */
+} sc_side_t;
 
 typedef struct sc_work {
     sc_work_kind_t kind;
     union {
         struct {
-            uint64_t dst, src;
-            size_t dst_pitch, src_pitch, width, height;
+            sc_side_t dst, src;
+            size_t width, height, depth;
         } copy;
         struct {
             uint64_t dst;
@@ -198,6 +212,10 @@ typedef struct sc_work {
         } set;
         struct {
             const sc_kernel_t *kernel;
+            CUfunction function;
+            unsigned shape[6]; /* grid and block */
+            unsigned shared_bytes;
+            bool is_programmatic; /* may begin before the kernel in front of it has ended */
             uint64_t args[SC_ARGS_MAX];
         } kernel;
         struct {
@@ -206,6 +224,11 @@ typedef struct sc_work {
             CUstream stream;
             void *user;
         } host;
+        struct {
+            uint64_t addr, value;
+            unsigned bytes;      /* 4, 8 */
+            unsigned comparison; /* of a wait: CU_STREAM_WAIT_VALUE_* */
+        } value;
         uint64_t free_base;
     };
     void *staged; /* owned copy of pageable source bytes; freed with the operation */
@@ -214,7 +237,7 @@ typedef struct sc_work {
 } sc_work_t;
 
 void sc_work_touch(sc_work_t *work, uint64_t base, uint64_t size); /* ignores host memory */
-bool sc_work_is_legal(const sc_work_t *work, int device);          /* what it touches is there */
+bool sc_work_is_legal(const sc_work_t *work, const sc_ctx_t *ctx); /* what it touches is there */
 CUresult sc_work_run(sc_work_t *work);                             /* without the lock */
 const char *sc_work_name(const sc_work_t *work);
 
@@ -231,7 +254,11 @@ struct sc_op {
     sc_op_t **deps;         /* references; dropped when it starts */
     unsigned dep_count;
     unsigned refs;
-    bool is_begun; /* it runs, and touches its ranges */
+    bool is_begun;     /* it runs, and touches its ranges */
+    bool may_be_early; /* drawn for a programmatic launch */
+    bool is_early;     /* started beside the kernel in front of it, on a thread of its own */
+    bool has_run;      /* an early one */
+    CUresult status;   /* of its run */
     bool is_done;
     uint64_t number;  /* order of submission, from 1 */
     uint64_t clock;   /* claims made before the submission */
@@ -251,7 +278,10 @@ struct sc_queue {
     bool is_blocking;
     bool is_closed; /* no handle leads here any more */
     bool has_thread;
-    bool is_stuck; /* its head waits for dependencies */
+    bool is_stuck;             /* its head waits: for dependencies, or to be released */
+    unsigned early_count;      /* queued operations that may begin early and have not */
+    const sc_stream_t *holder; /* softcuda_hold by this handle: no operation starts; NULL */
+    uint64_t held_ns;          /* since when */
     uint64_t random;
     pthread_cond_t wake;
 };
@@ -308,7 +338,7 @@ struct CUstream_st {
     uint64_t id;
     uint64_t thread; /* of a per-thread stream; 0 */
     sc_capture_t *capture;
-    unsigned *tails; /* nodes that its next captured node follows; owned */
+    sc_node_t **tails; /* nodes that its next captured node follows; owned */
     unsigned tail_count;
 };
 
@@ -322,7 +352,7 @@ struct CUevent_st {
     sc_marks_t marks;
     uint64_t done_ns;    /* once known */
     uint64_t capture_id; /* recorded in that capture; 0 */
-    unsigned *tails;
+    sc_node_t **tails;
     unsigned tail_count;
 };
 
@@ -335,17 +365,29 @@ void sc_stream_destroy(sc_stream_t *stream);
  */
 CUresult sc_stream_submit(sc_stream_t *stream, const sc_work_t *work, sc_op_t **out_op);
 
-/* ---- capture and graphs (capture.c, graph.c) ---- */
+/* ---- capture and graphs (capture.c, graph.c, node.c) ---- */
 
-typedef struct sc_node {
+struct CUgraphNode_st {
+    sc_graph_t *graph;
+    unsigned index; /* in its graph */
     sc_work_t work;
-    unsigned *deps; /* owned */
+    sc_node_t **deps; /* owned */
     unsigned dep_count;
-} sc_node_t;
+    void *params[SC_ARGS_MAX]; /* into work: what the program sees as kernelParams */
+};
 
 struct CUgraph_st {
-    sc_node_t *nodes;
+    uint64_t id;
+    sc_node_t **nodes; /* in the order in which they were added */
     unsigned count;
+};
+
+/* A copy of a graph, its nodes in an order that respects their dependencies. */
+struct CUgraphExec_st {
+    sc_graph_t *graph;  /* owned */
+    uint64_t source_id; /* of the graph that it was made from */
+    unsigned *places;   /* source node's index -> index in graph; owned */
+    sc_marks_t last;    /* its newest launch: the next one runs after it */
 };
 
 struct sc_capture {
@@ -374,8 +416,16 @@ CUresult sc_capture_wait(sc_stream_t *stream, const sc_event_t *event);
 void sc_capture_drop(sc_stream_t *stream); /* the stream goes */
 sc_graph_t *sc_graph_create(void);
 void sc_graph_destroy(sc_graph_t *graph);
-/* Appends a node behind deps; returns its number. */
-unsigned sc_graph_append(sc_graph_t *graph, const sc_work_t *work, const unsigned *deps, unsigned dep_count);
+sc_node_t *sc_graph_append(sc_graph_t *graph, const sc_work_t *work, sc_node_t *const *deps,
+                           size_t dep_count);
+/* The twin of the graph's node in an executable made from that graph; NULL. */
+sc_node_t *sc_exec_find(CUgraphExec exec, const sc_node_t *node);
+
+/* What a node or a call does, checked and with its ranges; ctx NULL: the current one (copy.c, module.c). */
+CUresult sc_copy_plan(const CUDA_MEMCPY3D *copy, sc_work_t *out_work);
+CUresult sc_set_plan(const CUDA_MEMSET_NODE_PARAMS *set, sc_work_t *out_work);
+CUresult sc_launch_plan(CUfunction function, const unsigned shape[6], unsigned shared_bytes, void **params,
+                        sc_work_t *out_work);
 
 /* ---- the overlap detector (overlap.c) ---- */
 

@@ -1,40 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * graph - what a capture leaves: nodes in the order in which they were captured. That order respects their
- * dependencies. A launch submits them to one stream in that order; that independent nodes may run side by
- * side is not modelled. An executable is a copy of its graph. Graphs are made by capture; the calls that add
- * nodes are stubs.
+ * graph - nodes and what each of them follows, made by a capture or by hand (node.c), and executables:
+ * copies of a graph, in an order that respects its dependencies. A launch submits them to one stream in
+ * that order; that independent nodes may run side by side is not modelled. Launches of one executable run
+ * one after the other, whatever their streams.
  */
 #include "driver.h"
 #include <stdlib.h>
 #include <string.h>
 
-struct CUgraphExec_st {
-    sc_graph_t *graph; /* owned */
-};
-
 sc_graph_t *sc_graph_create(void)
 {
-    return sc_new_handle(sizeof(sc_graph_t));
+    sc_graph_t *graph = sc_new_handle(sizeof *graph);
+
+    graph->id = sc_next_id();
+    return graph;
 }
 
 void sc_graph_destroy(sc_graph_t *graph)
 {
-    for (unsigned i = 0; i < graph->count; i++)
-        free(graph->nodes[i].deps);
+    for (unsigned i = 0; i < graph->count; i++) {
+        free(graph->nodes[i]->deps);
+        free(graph->nodes[i]);
+    }
     free(graph->nodes);
     free(graph);
 }
 
-unsigned sc_graph_append(sc_graph_t *graph, const sc_work_t *work, const unsigned *deps, unsigned dep_count)
+static void add_dep(sc_node_t *node, sc_node_t *dep)
 {
+    node->deps = sc_grow(node->deps, node->dep_count + 1, sizeof *node->deps);
+    node->deps[node->dep_count++] = dep;
+}
+
+sc_node_t *sc_graph_append(sc_graph_t *graph, const sc_work_t *work, sc_node_t *const *deps, size_t dep_count)
+{
+    sc_node_t *node = sc_zalloc(sizeof *node);
+
+    *node = (sc_node_t){.graph = graph, .index = graph->count, .work = *work};
+    for (size_t i = 0; i < dep_count; i++)
+        add_dep(node, deps[i]);
     graph->nodes = sc_grow(graph->nodes, graph->count + 1, sizeof *graph->nodes);
-    sc_node_t *node = &graph->nodes[graph->count];
-    *node =
-        (sc_node_t){.work = *work, .deps = sc_grow(NULL, dep_count, sizeof *deps), .dep_count = dep_count};
-    if (dep_count > 0)
-        memcpy(node->deps, deps, dep_count * sizeof *deps);
-    return graph->count++;
+    graph->nodes[graph->count++] = node;
+    return node;
 }
 
 SC_EXPORT CUresult cuGraphCreate(CUgraph *graph, unsigned int flags)
@@ -55,28 +63,154 @@ SC_EXPORT CUresult cuGraphDestroy(CUgraph graph)
     return CUDA_SUCCESS;
 }
 
-/* Counts only: nodes have no handles. */
-SC_EXPORT CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
+/* ---- what is in a graph ---- */
+
+/* Hands out nodes as the API does: their number where out is NULL; else up to *count, and NULL for the
+ * rest. */
+static CUresult give_nodes(sc_node_t *const *nodes, size_t node_count, CUgraphNode *out, size_t *count)
 {
-    SC_ENTER(cuGraphGetNodes);
-    if (!graph || !count)
+    if (!count)
         return CUDA_ERROR_INVALID_VALUE;
-    if (nodes)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    *count = graph->count;
+    for (size_t i = 0; out && i < *count; i++)
+        out[i] = i < node_count ? nodes[i] : NULL;
+    if (!out || *count > node_count)
+        *count = node_count;
     return CUDA_SUCCESS;
 }
 
-static CUresult instantiate(CUgraphExec *exec, const sc_graph_t *graph)
+SC_EXPORT CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
 {
-    if (!exec || !graph)
+    SC_ENTER(cuGraphGetNodes);
+    return graph ? give_nodes(graph->nodes, graph->count, nodes, count) : CUDA_ERROR_INVALID_VALUE;
+}
+
+SC_EXPORT CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
+{
+    SC_ENTER(cuGraphGetRootNodes);
+    if (!graph)
         return CUDA_ERROR_INVALID_VALUE;
-    *exec = sc_new_handle(sizeof **exec);
-    (*exec)->graph = sc_graph_create();
+    size_t root_count = 0;
+    sc_node_t **roots = sc_zalloc(graph->count * sizeof(sc_node_t *));
     for (unsigned i = 0; i < graph->count; i++)
-        sc_graph_append((*exec)->graph, &graph->nodes[i].work, graph->nodes[i].deps,
-                        graph->nodes[i].dep_count);
+        if (graph->nodes[i]->dep_count == 0)
+            roots[root_count++] = graph->nodes[i];
+    CUresult status = give_nodes(roots, root_count, nodes, count);
+    free(roots);
+    return status;
+}
+
+SC_EXPORT CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *deps, size_t *count)
+{
+    SC_ENTER(cuGraphNodeGetDependencies);
+    return node ? give_nodes(node->deps, node->dep_count, deps, count) : CUDA_ERROR_INVALID_VALUE;
+}
+
+SC_EXPORT CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *deps, CUgraphEdgeData *edges,
+                                                 size_t *count)
+{
+    SC_ENTER(cuGraphNodeGetDependencies_v2);
+    if (!node || !count)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; edges && i < *count; i++)
+        edges[i] = (CUgraphEdgeData){0};
+    return give_nodes(node->deps, node->dep_count, deps, count);
+}
+
+static CUresult add_dependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
+{
+    if (!graph || (count > 0 && (!from || !to)))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++)
+        if (!from[i] || !to[i] || from[i]->graph != graph || to[i]->graph != graph || from[i] == to[i])
+            return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++)
+        add_dep(to[i], from[i]);
     return CUDA_SUCCESS;
+}
+
+SC_EXPORT CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                                          size_t count)
+{
+    SC_ENTER(cuGraphAddDependencies);
+    return add_dependencies(graph, from, to, count);
+}
+
+SC_EXPORT CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                                             const CUgraphEdgeData *edges, size_t count)
+{
+    SC_ENTER(cuGraphAddDependencies_v2);
+    return edges ? CUDA_ERROR_NOT_SUPPORTED : add_dependencies(graph, from, to, count);
+}
+
+/* ---- executables ---- */
+
+#define UNPLACED UINT32_MAX
+
+static bool are_placed(sc_node_t *const *deps, unsigned count, const unsigned *places)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (places[deps[i]->index] == UNPLACED)
+            return false;
+    return true;
+}
+
+/* Copies the node behind the copies of what it follows. */
+static void place(CUgraphExec exec, const sc_node_t *node)
+{
+    sc_node_t *copy = sc_graph_append(exec->graph, &node->work, NULL, 0);
+
+    for (unsigned i = 0; i < node->dep_count; i++)
+        add_dep(copy, exec->graph->nodes[exec->places[node->deps[i]->index]]);
+    exec->places[node->index] = copy->index;
+}
+
+/* Nodes in the order of their addition, each as soon as all that it follows is there; false for a cycle. */
+static bool place_all(CUgraphExec exec, const sc_graph_t *graph)
+{
+    unsigned before;
+
+    do {
+        before = exec->graph->count;
+        for (unsigned i = 0; i < graph->count; i++) {
+            const sc_node_t *node = graph->nodes[i];
+            if (exec->places[i] == UNPLACED && are_placed(node->deps, node->dep_count, exec->places))
+                place(exec, node);
+        }
+    } while (exec->graph->count > before && exec->graph->count < graph->count);
+    return exec->graph->count == graph->count;
+}
+
+static void destroy_exec(CUgraphExec exec)
+{
+    sc_graph_destroy(exec->graph); /* operations in flight have copies of their own */
+    sc_marks_clear(&exec->last);
+    free(exec->places);
+    free(exec);
+}
+
+static CUresult instantiate(CUgraphExec *out_exec, const sc_graph_t *graph)
+{
+    if (!out_exec || !graph)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUgraphExec exec = sc_new_handle(sizeof *exec);
+    exec->graph = sc_graph_create();
+    exec->source_id = graph->id;
+    exec->places = sc_grow(NULL, graph->count, sizeof *exec->places);
+    for (unsigned i = 0; i < graph->count; i++)
+        exec->places[i] = UNPLACED;
+    if (!place_all(exec, graph)) {
+        destroy_exec(exec);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *out_exec = exec;
+    return CUDA_SUCCESS;
+}
+
+sc_node_t *sc_exec_find(CUgraphExec exec, const sc_node_t *node)
+{
+    bool is_known = node->graph->id == exec->source_id && node->index < exec->graph->count;
+
+    return is_known ? exec->graph->nodes[exec->places[node->index]] : NULL;
 }
 
 SC_EXPORT CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node, char *log,
@@ -93,11 +227,50 @@ SC_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgra
     return instantiate(exec, graph);
 }
 
+#define KNOWN_FLAGS                                                         \
+    ((unsigned long long)(CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | \
+                          CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD))
+
 SC_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
 {
     SC_ENTER(cuGraphInstantiateWithFlags);
-    return flags == 0 || flags == CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH ? instantiate(exec, graph)
-                                                                                  : CUDA_ERROR_NOT_SUPPORTED;
+    return flags & ~(unsigned long long)CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
+               ? CUDA_ERROR_NOT_SUPPORTED
+               : instantiate(exec, graph);
+}
+
+/* An upload is work of its stream. */
+static CUresult upload(CUstream handle, sc_null_t null)
+{
+    const sc_work_t mark = {.kind = SC_WORK_MARK};
+    sc_stream_t *stream;
+    CUresult status = sc_stream_find(handle, null, &stream);
+
+    if (status == CUDA_SUCCESS)
+        status = sc_capture_check_stream(stream);
+    return status == CUDA_SUCCESS ? sc_stream_submit(stream, &mark, NULL) : status;
+}
+
+SC_TWINS(cuGraphInstantiateWithParams, _ptsz,
+         (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params), (exec, graph, params))
+{
+    if (!params)
+        return CUDA_ERROR_INVALID_VALUE;
+    params->hErrNode_out = NULL;
+    params->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
+    if (params->flags & ~KNOWN_FLAGS)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult status = instantiate(exec, graph);
+    if (status == CUDA_SUCCESS && (params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD))
+        status = upload(params->hUploadStream, null);
+    if (status == CUDA_SUCCESS)
+        params->result_out = CUDA_GRAPH_INSTANTIATE_SUCCESS;
+    return status;
+}
+
+SC_TWINS(cuGraphUpload, _ptsz, (CUgraphExec exec, CUstream stream), (exec, stream))
+{
+    return exec ? upload(stream, null) : CUDA_ERROR_INVALID_VALUE;
 }
 
 SC_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec)
@@ -105,9 +278,29 @@ SC_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec)
     SC_ENTER(cuGraphExecDestroy);
     if (!exec)
         return CUDA_ERROR_INVALID_VALUE;
-    sc_graph_destroy(exec->graph); /* operations in flight have copies of their own */
-    free(exec);
+    destroy_exec(exec);
     return CUDA_SUCCESS;
+}
+
+/* The stream goes on behind the executable's newest launch. */
+static CUresult wait_for_last(CUgraphExec exec, sc_stream_t *stream)
+{
+    const sc_work_t mark = {.kind = SC_WORK_MARK};
+    CUresult status = stream->queue->is_legacy ? sc_capture_check_legacy(stream->ctx) : CUDA_SUCCESS;
+
+    if (status == CUDA_SUCCESS && !sc_marks_are_done(&exec->last))
+        sc_queue_push(stream->queue, &mark, &exec->last);
+    return status;
+}
+
+/* A root follows nothing in its graph, so that it may not begin early either. */
+static CUresult submit_node(const sc_node_t *node, sc_stream_t *stream)
+{
+    sc_work_t work = node->work;
+
+    if (work.kind == SC_WORK_KERNEL && node->dep_count == 0)
+        work.kernel.is_programmatic = false;
+    return sc_stream_submit(stream, &work, NULL);
 }
 
 SC_TWINS(cuGraphLaunch, _ptsz, (CUgraphExec exec, CUstream handle), (exec, handle))
@@ -117,14 +310,65 @@ SC_TWINS(cuGraphLaunch, _ptsz, (CUgraphExec exec, CUstream handle), (exec, handl
 
     if (!exec)
         return CUDA_ERROR_INVALID_VALUE;
+    if (status == CUDA_SUCCESS && !stream->capture)
+        status = wait_for_last(exec, stream);
     for (unsigned i = 0; status == CUDA_SUCCESS && i < exec->graph->count; i++)
-        status = sc_stream_submit(stream, &exec->graph->nodes[i].work, NULL);
+        status = submit_node(exec->graph->nodes[i], stream);
+    if (status == CUDA_SUCCESS && !stream->capture) {
+        sc_marks_clear(&exec->last);
+        sc_marks_add(&exec->last, stream->queue->last);
+    }
     return status;
 }
 
-SC_TWINS(cuGraphUpload, _ptsz, (CUgraphExec exec, CUstream handle), (exec, handle))
-{
-    sc_stream_t *stream;
+/* ---- update: the same nodes, doing something else ---- */
 
-    return exec ? sc_stream_find(handle, null, &stream) : CUDA_ERROR_INVALID_VALUE;
+static CUgraphExecUpdateResult compare(const sc_graph_t *old, const sc_graph_t *new)
+{
+    if (old->count != new->count)
+        return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    for (unsigned i = 0; i < old->count; i++) {
+        const sc_node_t *a = old->nodes[i], *b = new->nodes[i];
+        if (a->work.kind != b->work.kind)
+            return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+        if (a->dep_count != b->dep_count)
+            return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+        for (unsigned j = 0; j < a->dep_count; j++)
+            if (a->deps[j]->index != b->deps[j]->index)
+                return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    }
+    return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
+static CUresult update(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResult *out_result)
+{
+    CUgraphExec fresh;
+
+    *out_result = CU_GRAPH_EXEC_UPDATE_ERROR;
+    CUresult status = exec ? instantiate(&fresh, graph) : CUDA_ERROR_INVALID_VALUE;
+    if (status != CUDA_SUCCESS)
+        return status;
+    *out_result = compare(exec->graph, fresh->graph);
+    for (unsigned i = 0; *out_result == CU_GRAPH_EXEC_UPDATE_SUCCESS && i < exec->graph->count; i++)
+        exec->graph->nodes[i]->work = fresh->graph->nodes[i]->work;
+    destroy_exec(fresh);
+    return *out_result == CU_GRAPH_EXEC_UPDATE_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+}
+
+SC_EXPORT CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *error_node,
+                                     CUgraphExecUpdateResult *result)
+{
+    SC_ENTER(cuGraphExecUpdate);
+    if (error_node)
+        *error_node = NULL;
+    return result ? update(exec, graph, result) : CUDA_ERROR_INVALID_VALUE;
+}
+
+SC_EXPORT CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
+{
+    SC_ENTER(cuGraphExecUpdate_v2);
+    if (!info)
+        return CUDA_ERROR_INVALID_VALUE;
+    *info = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_ERROR};
+    return update(exec, graph, &info->result);
 }

@@ -297,8 +297,10 @@ SC_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *
     CUmemAllocationProp prop;
     struct stat stat;
 
-    if (!key || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || !read_memfd(given, &stat, &prop))
+    if (!key || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!read_memfd(given, &stat, &prop))
+        return CUDA_ERROR_UNKNOWN; /* measured */
     int fd = fcntl(given, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
         return CUDA_ERROR_OPERATING_SYSTEM;

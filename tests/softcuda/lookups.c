@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lookups - replays the look-ups that the real runtime library makes, through the door that it uses. Usage:
- * lookups [hooked names...] Prints a line for each. A look-up whose answer lies outside libcuda.so.1 has
- * been taken over. With names: the look-ups of these names must be taken over, at every version and flag,
- * and no others; without: none. Exit code 0, or 1 when something is wrong.
+ * lookups - replays the look-ups that the real runtime library makes, through the door that it uses.
+ * Usage: lookups [taken]. Prints a line for each. A look-up whose answer lies outside libcuda.so.1 has
+ * been taken over. With "taken": the look-ups of names that the LISTs export must be, at every version
+ * and flag, and no others; without: none. Exit code 0, or 1 when something is wrong.
  */
 #define _GNU_SOURCE
+#include "shim/submit_list.h"
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,11 +37,23 @@ static const char *find_owner(void *address)
     return slash ? slash + 1 : info.dli_fname;
 }
 
-static bool is_named(const char *name, int count, char **names)
+/* Whether a row of the LISTs is an ABI version of the name: the name alone, or with _v2, _ptsz. */
+static bool is_exported(const char *name)
 {
-    for (int i = 0; i < count; i++)
-        if (strcmp(names[i], name) == 0)
+    static const char *const symbols[] = {
+#define X(symbol, ...) #symbol,
+        CUP_EXPORT_LIST(X)
+#undef X
+    };
+    size_t length = strlen(name);
+
+    for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
+        const char *rest = symbols[i] + length;
+
+        if (strncmp(symbols[i], name, length) == 0 &&
+            (!*rest || strncmp(rest, "_v", 2) == 0 || strncmp(rest, "_pt", 3) == 0))
             return true;
+    }
     return false;
 }
 
@@ -48,6 +61,7 @@ int main(int argc, char **argv)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
     get_address_t get_address = driver ? (get_address_t)dlsym(driver, "cuGetProcAddress_v2") : NULL;
+    bool is_preloaded = argc > 1 && strcmp(argv[1], "taken") == 0;
     unsigned found = 0, taken = 0, wrong = 0;
 
     if (!get_address) {
@@ -59,8 +73,8 @@ int main(int argc, char **argv)
         int code = get_address(lookups[i].name, &address, lookups[i].version, lookups[i].flags, NULL);
         const char *owner = find_owner(address);
         bool is_taken = address && strncmp(owner, "libcuda.so", 10) != 0;
-        bool is_wrong =
-            (code == 0) != (address != NULL) || is_taken != is_named(lookups[i].name, argc - 1, argv + 1);
+        bool is_wrong = (code == 0) != (address != NULL) ||
+                        is_taken != (is_preloaded && address && is_exported(lookups[i].name));
         printf("%-44s %5d %llu %3d %s%s\n", lookups[i].name, lookups[i].version,
                (unsigned long long)lookups[i].flags, code, owner, is_wrong ? " WRONG" : "");
         found += address != NULL;

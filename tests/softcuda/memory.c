@@ -23,7 +23,7 @@ static sc_alloc_t *find_base(CUdeviceptr base)
 {
     sc_alloc_t *alloc = sc_heap_find(base);
 
-    return alloc && alloc->base == base && !alloc->is_freeing ? alloc : NULL;
+    return alloc && alloc->base == base && !alloc->is_freeing && !alloc->is_variable ? alloc : NULL;
 }
 
 SC_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)

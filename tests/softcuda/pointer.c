@@ -68,17 +68,34 @@ static bool find_place(uint64_t addr, place_t *out_place)
         return CUDA_SUCCESS;            \
     } while (0)
 
-/* Of a mapping, where it differs: no context owns it. NOT_FOUND: as any other memory. */
+static unsigned access_flags(const sc_mapping_t *mapping, int device)
+{
+    uint32_t bit = 1u << device;
+
+    if (!(mapping->access & bit))
+        return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
+    return mapping->read_only & bit ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ
+                                    : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+}
+
+/*
+ * Of a mapping, where it differs: no context owns it; its range is not the mapping (measured), but the reservation (by the
+ * attributes' names). NOT_FOUND: as any other memory.
+ */
 static CUresult get_mapping_attribute(void *data, CUpointer_attribute attribute, const place_t *place)
 {
     const sc_mapping_t *mapping = place->mapping;
     const sc_ctx_t *ctx = sc_ctx_current();
+    uint64_t range_base = 0, range_size = 0;
 
+    sc_range_find(place->addr, &range_base, &range_size);
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         PUT(CUcontext, NULL);
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        return CUDA_ERROR_NOT_SUPPORTED;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        PUT(CUdeviceptr, range_base);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        PUT(size_t, range_size);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
         PUT(unsigned, 0);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
@@ -86,9 +103,7 @@ static CUresult get_mapping_attribute(void *data, CUpointer_attribute attribute,
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         PUT(unsigned, mapping->handle->prop.allocFlags.gpuDirectRDMACapable);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        PUT(unsigned, mapping->access & 1u << (ctx ? ctx->device : place->device)
-                          ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
-                          : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE);
+        PUT(unsigned, access_flags(mapping, ctx ? ctx->device : place->device));
     default:
         return CUDA_ERROR_NOT_FOUND;
     }

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * queue - operations in order, each queue on a thread of its own. A queue's thread is started by the first
- * operation and ends when it has been idle for IDLE_MS. An operation starts when it is the head of its queue
- * and all that it depends on is done, after a random delay. The lock is released for the delay and for the
- * work. A closed queue lives on until it is drained: the handle of its stream may already name another
- * queue.
+ * queue - operations in order, each queue on a thread of its own. A queue's thread is started by the
+ * first operation and ends when it has been idle for IDLE_MS. An operation starts when it is the head of
+ * its queue and all that it depends on is done, after a random delay. The lock is released for the delay
+ * and for the work. A closed queue lives on until it is drained: the handle of its stream may already
+ * name another queue.
  *
  * The legacy stream: its operations depend on the newest one of every blocking queue, and theirs on its.
+ *
+ * Programmatic launches: one that the dice let may begin as soon as the kernel in front of it has begun,
+ * on a thread of its own, also across records; across a wait once that is satisfied. It is done in its
+ * turn, after all in front of it: stream order of completion is kept, what overlaps is the work.
  */
 #include "driver.h"
 #include "pattern.h"
@@ -19,6 +23,7 @@
 
 #define IDLE_MS     200
 #define STACK_BYTES (256 << 10)
+#define EARLY_OF    4 /* one programmatic launch in so many is never early */
 
 uint64_t sc_now_ns(void)
 {
@@ -158,12 +163,55 @@ static void unlink_unfinished(sc_op_t *op)
     sc.unfinished--;
 }
 
+static bool is_ready(const sc_op_t *op)
+{
+    for (unsigned i = 0; i < op->dep_count; i++)
+        if (!op->deps[i]->is_done)
+            return false;
+    return true;
+}
+
+static bool start_thread(void *(*run)(void *), void *argument);
+static void *run_early(void *argument);
+
+static void start_early(sc_op_t *op)
+{
+    op->refs++;
+    op->may_be_early = false;
+    op->queue->early_count--;
+    op->is_early = start_thread(run_early, op);
+    if (!op->is_early) /* it runs in its turn */
+        op->refs--;
+}
+
+/* Starts what may begin beside the kernel in front of it. */
+static void look_for_early(sc_queue_t *queue)
+{
+    const sc_op_t *front = NULL;
+
+    if (queue->early_count == 0 || queue->holder)
+        return;
+    for (sc_op_t *op = queue->head; op && is_ready(op); op = op->next) {
+        if (op->work.kind == SC_WORK_MARK)
+            continue;
+        if (op->work.kind != SC_WORK_KERNEL)
+            return;
+        if (front && op->may_be_early)
+            start_early(op);
+        if (!op->is_begun)
+            return;
+        front = op;
+    }
+}
+
 static void wake_stuck(void)
 {
     for (sc_ctx_t *ctx = sc.contexts; ctx; ctx = ctx->next)
-        for (sc_queue_t *queue = ctx->queues; queue; queue = queue->next)
+        for (sc_queue_t *queue = ctx->queues; queue; queue = queue->next) {
             if (queue->is_stuck)
                 pthread_cond_signal(&queue->wake);
+            look_for_early(queue);
+        }
 }
 
 static void finish_op(sc_queue_t *queue, sc_op_t *op, CUresult status)
@@ -198,9 +246,10 @@ static CUresult begin_op(sc_queue_t *queue, sc_op_t *op)
     uint64_t begun_ns = sc_now_ns();
 
     sc_overlap_check(op);
-    if (!sc_work_is_legal(&op->work, queue->ctx->device))
+    if (!sc_work_is_legal(&op->work, queue->ctx))
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     op->is_begun = true;
+    look_for_early(queue);
     pthread_mutex_unlock(&sc.lock);
     CUresult status = sc_work_run(&op->work);
     sc_time_work(&op->work, begun_ns);
@@ -208,31 +257,68 @@ static CUresult begin_op(sc_queue_t *queue, sc_op_t *op)
     return status;
 }
 
-static void run_head(sc_queue_t *queue)
+/* Nobody stays held for ever. */
+static bool is_held(sc_queue_t *queue)
 {
-    sc_op_t *op = queue->head;
+    if (queue->holder && sc_now_ns() > queue->held_ns + SC_WAIT_CAP_S * 1000000000ull) {
+        fputs("softcuda: TIMEOUT waiting for softcuda_release\n", stderr);
+        queue->holder = NULL;
+    }
+    return queue->holder != NULL;
+}
+
+/* The delay, then the work; not while the queue is held. */
+static CUresult run_op(sc_queue_t *queue, sc_op_t *op)
+{
     uint64_t delay_us = op->work.kind == SC_WORK_MARK ? 0 : draw_delay_us(queue);
     const struct timespec delay = {.tv_sec = (time_t)(delay_us / 1000000),
                                    .tv_nsec = (long)(delay_us % 1000000 * 1000)};
-    CUresult status = CUDA_SUCCESS;
 
-    drop_deps(op);
     if (delay_us > 0) {
         pthread_mutex_unlock(&sc.lock);
         nanosleep(&delay, NULL);
         pthread_mutex_lock(&sc.lock);
     }
-    if (queue->ctx->sticky == CUDA_SUCCESS) /* a context with an error runs nothing any more */
-        status = begin_op(queue, op);
-    finish_op(queue, op, status);
+    while (is_held(queue))
+        wait_ms(&sc.done, IDLE_MS);
+    if (queue->ctx->sticky != CUDA_SUCCESS) /* a context with an error runs nothing any more */
+        return CUDA_SUCCESS;
+    return begin_op(queue, op);
 }
 
-static bool is_ready(const sc_op_t *op)
+static void *run_early(void *argument)
 {
-    for (unsigned i = 0; i < op->dep_count; i++)
-        if (!op->deps[i]->is_done)
-            return false;
-    return true;
+    sc_op_t *op = argument;
+    sc_queue_t *queue = op->queue;
+
+    pthread_mutex_lock(&sc.lock);
+    op->status = run_op(queue, op);
+    op->has_run = true;
+    pthread_cond_signal(&queue->wake); /* the queue lives while the operation is in it */
+    put_op(op);
+    pthread_mutex_unlock(&sc.lock);
+    return NULL;
+}
+
+static void run_head(sc_queue_t *queue)
+{
+    sc_op_t *op = queue->head;
+
+    drop_deps(op);
+    if (op->may_be_early) {
+        op->may_be_early = false;
+        queue->early_count--;
+    }
+    if (!op->is_early)
+        op->status = run_op(queue, op);
+    finish_op(queue, op, op->status);
+}
+
+static bool may_run(sc_queue_t *queue)
+{
+    const sc_op_t *op = queue->head;
+
+    return op && is_ready(op) && !is_held(queue) && (!op->is_early || op->has_run);
 }
 
 static void free_queue(sc_queue_t *queue)
@@ -254,7 +340,7 @@ static void *run_queue(void *argument)
 
     pthread_mutex_lock(&sc.lock);
     while (queue->head || (is_timely && !queue->is_closed)) {
-        if (queue->head && is_ready(queue->head)) {
+        if (may_run(queue)) {
             run_head(queue);
             is_timely = true;
             continue;
@@ -271,7 +357,7 @@ static void *run_queue(void *argument)
 }
 
 /* The program's signals are not for us: they stay blocked in the thread. */
-static bool start_thread(sc_queue_t *queue)
+static bool start_thread(void *(*run)(void *), void *argument)
 {
     pthread_attr_t attributes;
     sigset_t all, before;
@@ -284,10 +370,10 @@ static bool start_thread(sc_queue_t *queue)
 #endif
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    queue->has_thread = pthread_create(&thread, &attributes, run_queue, queue) == 0;
+    bool is_started = pthread_create(&thread, &attributes, run, argument) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
-    return queue->has_thread;
+    return is_started;
 }
 
 /* ---- queues ---- */
@@ -345,16 +431,8 @@ static void wait_for_room(sc_queue_t *queue)
         fputs("softcuda: TIMEOUT waiting for room in a launch queue\n", stderr);
 }
 
-sc_op_t *sc_queue_push(sc_queue_t *queue, const sc_work_t *work, const sc_marks_t *deps)
+static void link_op(sc_queue_t *queue, sc_op_t *op)
 {
-    wait_for_room(queue);
-    sc_op_t *op = sc_zalloc(sizeof *op);
-    op->work = *work;
-    op->refs = 2; /* the queue's, and that of last */
-    op->number = ++sc.op_numbers;
-    op->queue = queue;
-    add_deps(op, queue, deps);
-    sc_overlap_stamp(op);
     op->older = sc.newest;
     *(sc.newest ? &sc.newest->newer : &sc.oldest) = op;
     sc.newest = op;
@@ -366,9 +444,65 @@ sc_op_t *sc_queue_push(sc_queue_t *queue, const sc_work_t *work, const sc_marks_
     put_op(queue->last);
     queue->last = op;
     queue->length++;
+}
+
+sc_op_t *sc_queue_push(sc_queue_t *queue, const sc_work_t *work, const sc_marks_t *deps)
+{
+    wait_for_room(queue);
+    sc_op_t *op = sc_zalloc(sizeof *op);
+    op->work = *work;
+    op->refs = 2; /* the queue's, and that of last */
+    op->number = ++sc.op_numbers;
+    op->queue = queue;
+    add_deps(op, queue, deps);
+    sc_overlap_stamp(op);
+    if (work->kind == SC_WORK_KERNEL && work->kernel.is_programmatic)
+        op->may_be_early = softcuda_splitmix64(++queue->random) % EARLY_OF != 0;
+    queue->early_count += op->may_be_early;
+    link_op(queue, op);
     if (queue->has_thread)
         pthread_cond_signal(&queue->wake);
-    else if (!start_thread(queue))
+    else if (!(queue->has_thread = start_thread(run_queue, queue)))
         fputs("softcuda: cannot start the thread of a stream\n", stderr);
+    look_for_early(queue);
     return op;
+}
+
+/* ---- held by a test ---- */
+
+/* The queue that the handle names now; NULL. */
+static sc_stream_t *find_stream(void *handle)
+{
+    sc_stream_t *stream = handle;
+    bool is_special = !handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
+
+    if (is_special && sc_stream_find(handle, SC_LEGACY, &stream) != CUDA_SUCCESS)
+        return NULL;
+    return stream;
+}
+
+SC_EXPORT int softcuda_hold(void *handle)
+{
+    pthread_mutex_lock(&sc.lock);
+    const sc_stream_t *stream = find_stream(handle);
+    bool is_found = stream && stream->is_live;
+    if (is_found) {
+        stream->queue->holder = stream;
+        stream->queue->held_ns = sc_now_ns();
+    }
+    pthread_mutex_unlock(&sc.lock);
+    return is_found ? 0 : -1;
+}
+
+SC_EXPORT void softcuda_release(void *handle)
+{
+    pthread_mutex_lock(&sc.lock);
+    const sc_stream_t *stream = find_stream(handle);
+    for (sc_ctx_t *ctx = sc.contexts; ctx && stream; ctx = ctx->next)
+        for (sc_queue_t *queue = ctx->queues; queue; queue = queue->next)
+            if (queue->holder == stream)
+                queue->holder = NULL;
+    pthread_cond_broadcast(&sc.done); /* operations that were held in their delay */
+    wake_stuck();
+    pthread_mutex_unlock(&sc.lock);
 }

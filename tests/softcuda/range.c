@@ -12,9 +12,13 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+/* Behind the end of a reservation the driver maps, too (measured, by one slot): that far nobody else's addresses lie. */
+#define SPARE_BYTES SC_SLOT_BYTES
+
 typedef struct range {
     struct range *next;
     uint64_t base, size;
+    uint64_t room; /* size and what is spare behind it */
     uint64_t mapped_slots;
     sc_mapping_t **slots; /* what is mapped there; NULL */
     bool is_freed;        /* something lingers in it */
@@ -29,12 +33,12 @@ static range_t *ranges;
 static linger_t *lingers;
 static uint64_t mapped_bytes;
 
-/* The live reservation that holds the address; NULL. */
+/* The live reservation that holds the address, or has it to spare; NULL. */
 static range_t *find_range(uint64_t addr)
 {
     range_t *range = ranges;
 
-    while (range && (range->is_freed || addr - range->base >= range->size))
+    while (range && (range->is_freed || addr - range->base >= range->room))
         range = range->next;
     return range;
 }
@@ -44,7 +48,18 @@ static range_t *find_whole(uint64_t base, uint64_t size)
 {
     range_t *range = find_range(base);
 
-    return range && size <= range->size - (base - range->base) ? range : NULL;
+    return range && size <= range->room - (base - range->base) ? range : NULL;
+}
+
+bool sc_range_find(uint64_t addr, uint64_t *out_base, uint64_t *out_size)
+{
+    const range_t *range = find_range(addr);
+
+    if (!range)
+        return false;
+    *out_base = range->base;
+    *out_size = range->size;
+    return true;
 }
 
 static sc_mapping_t **slot_at(const range_t *range, uint64_t addr)
@@ -148,7 +163,7 @@ static void drop_range(range_t *range)
     while (*at != range)
         at = &(*at)->next;
     *at = range->next;
-    munmap(place(range->base), range->size);
+    munmap(place(range->base), range->room);
     free(range->slots);
     free(range);
 }
@@ -166,7 +181,7 @@ void sc_range_settle(void)
     }
     for (range_t *range = ranges, *next; range; range = next) {
         next = range->next;
-        if (range->is_freed && !is_lingering(range->base, range->size))
+        if (range->is_freed && !is_lingering(range->base, range->room))
             drop_range(range);
     }
 }
@@ -208,14 +223,16 @@ SC_EXPORT CUresult cuMemAddressReserve(CUdeviceptr *out, size_t size, size_t ali
         return CUDA_ERROR_INVALID_VALUE;
     if (alignment < SC_SLOT_BYTES)
         alignment = SC_SLOT_BYTES;
-    uint64_t base = size + alignment > size ? reserve(size, alignment, hint) : 0;
+    uint64_t room = size + SPARE_BYTES;
+    uint64_t base = room + alignment > size ? reserve(room, alignment, hint) : 0;
     if (base == 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     range_t *range = sc_zalloc(sizeof *range);
     *range = (range_t){.next = ranges,
                        .base = base,
                        .size = size,
-                       .slots = sc_zalloc(size / SC_SLOT_BYTES * sizeof *range->slots)};
+                       .room = room,
+                       .slots = sc_zalloc(room / SC_SLOT_BYTES * sizeof *range->slots)};
     ranges = range;
     *out = base;
     sc_time_take(SC_TIME_ADDRESS_RESERVE, size);
@@ -229,7 +246,7 @@ SC_EXPORT CUresult cuMemAddressFree(CUdeviceptr base, size_t size)
 
     if (!range || range->base != base || range->size != size || range->mapped_slots > 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (is_lingering(base, size))
+    if (is_lingering(base, range->room))
         range->is_freed = true;
     else
         drop_range(range);
@@ -251,16 +268,16 @@ static bool is_empty(const range_t *range, uint64_t base, uint64_t size)
     return true;
 }
 
-/* The addresses consist of whole mappings, one after the other. */
-static bool are_whole_mappings(uint64_t base, uint64_t size)
+/* The addresses consist of whole mappings, one after the other, and of holes where those are allowed. */
+static bool are_whole_mappings(uint64_t base, uint64_t size, bool may_have_holes)
 {
     uint64_t addr = base;
 
     while (addr < base + size) {
         const sc_mapping_t *mapping = sc_mapping_find(addr);
-        if (!mapping || mapping->base != addr)
+        if (mapping ? mapping->base != addr : !may_have_holes)
             return false;
-        addr += mapping->size;
+        addr += mapping ? mapping->size : SC_SLOT_BYTES;
     }
     return addr == base + size;
 }
@@ -288,9 +305,9 @@ SC_EXPORT CUresult cuMemMap(CUdeviceptr base, size_t size, size_t offset, CUmemG
 
     if (!is_slotted(base, size) || flags != 0 || !handle || !range)
         return CUDA_ERROR_INVALID_VALUE;
-    if (offset != 0)
+    if (offset != 0 || size != handle->size)
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (size != handle->size || !is_empty(range, base, size))
+    if (!is_empty(range, base, size))
         return CUDA_ERROR_INVALID_VALUE;
     if (!map_memory(base, handle))
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -322,19 +339,19 @@ SC_EXPORT CUresult cuMemUnmap(CUdeviceptr base, size_t size)
     SC_ENTER(cuMemUnmap);
     range_t *range = find_whole(base, size);
 
-    if (!is_slotted(base, size) || !range || !are_whole_mappings(base, size))
+    if (!is_slotted(base, size) || !range || !are_whole_mappings(base, size, true))
         return CUDA_ERROR_INVALID_VALUE;
-    for (uint64_t addr = base; addr < base + size;) {
+    for (uint64_t addr = base; addr < base + size; addr += SC_SLOT_BYTES) {
         sc_mapping_t *mapping = sc_mapping_find(addr);
-        addr += mapping->size;
-        unmap(range, mapping);
+        if (mapping)
+            unmap(range, mapping);
     }
     return CUDA_SUCCESS;
 }
 
 /* ---- access ---- */
 
-/* Memory of a device can be given to devices only, to read and write. */
+/* Memory of a device can be given to devices only. */
 static CUresult check_access(const CUmemAccessDesc *desc, size_t count)
 {
     if (!desc || count == 0)
@@ -343,10 +360,9 @@ static CUresult check_access(const CUmemAccessDesc *desc, size_t count)
         if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE)
             return CUDA_ERROR_NOT_SUPPORTED;
         if (desc[i].location.id < 0 || desc[i].location.id >= sc.device_count)
-            return CUDA_ERROR_INVALID_DEVICE;
-        if (desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ)
-            return CUDA_ERROR_NOT_SUPPORTED;
+            return CUDA_ERROR_INVALID_VALUE;
         if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+            desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
             desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
             return CUDA_ERROR_INVALID_VALUE;
     }
@@ -360,6 +376,8 @@ static void grant(sc_mapping_t *mapping, const CUmemAccessDesc *desc, size_t cou
     for (size_t i = 0; i < count; i++) {
         uint32_t bit = 1u << desc[i].location.id;
         mapping->access = desc[i].flags ? mapping->access | bit : mapping->access & ~bit;
+        mapping->read_only = desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ ? mapping->read_only | bit
+                                                                            : mapping->read_only & ~bit;
     }
     sc_time_take(SC_TIME_SET_ACCESS, mapping->size);
     if (before & ~mapping->access)
@@ -375,7 +393,7 @@ SC_EXPORT CUresult cuMemSetAccess(CUdeviceptr base, size_t size, const CUmemAcce
     SC_ENTER(cuMemSetAccess);
     CUresult status = check_access(desc, count);
 
-    if (!is_slotted(base, size) || !find_whole(base, size) || !are_whole_mappings(base, size))
+    if (!is_slotted(base, size) || !find_whole(base, size) || !are_whole_mappings(base, size, false))
         return CUDA_ERROR_INVALID_VALUE;
     if (status != CUDA_SUCCESS)
         return status;
@@ -396,7 +414,11 @@ SC_EXPORT CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation
         return CUDA_ERROR_INVALID_VALUE;
     if (location->id < 0 || location->id >= sc.device_count)
         return CUDA_ERROR_INVALID_DEVICE;
-    *flags = mapping->access & 1u << location->id ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                                                  : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    const uint32_t bit = 1u << location->id;
+    if (!(mapping->access & bit))
+        *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    else
+        *flags =
+            mapping->read_only & bit ? CU_MEM_ACCESS_FLAGS_PROT_READ : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     return CUDA_SUCCESS;
 }

@@ -21,6 +21,9 @@
  *   chase(u64 *ptr, u64 words, u64 steps, u64 *out)     i = 0, steps times i = ptr[i % words]; *out = i
  *   axpy(float *y, float *x, u64 n, float a)            y[i] += a * x[i]
  *
+ * Built-in variables, for cuModuleGetGlobal, 4,096 bytes each, in an image that names them: device_words, and
+ * managed_words (as __managed__).
+ *
  * Environment, read by cuInit unless said:
  *
  *   SOFTCUDA_DEVICES    1           devices
@@ -82,6 +85,13 @@ void softcuda_stick(void *context, int code);
 /* What the latency model takes for a row of latency_list.h ("CREATE") and a size, whether it is on or
  * not; 0 for a name that is not there. */
 uint64_t softcuda_latency_ns(const char *name, uint64_t size_bytes);
+
+/* The stream (a CUstream; NULL: the legacy one of the current context) begins no operation until it is
+ * released: what is submitted is certainly in flight. 0, or -1 for a stream that is not there. The hold is
+ * the work's, not the handle's: it outlives cuStreamDestroy, and release(handle) ends it then too, with those
+ * of all streams that had the handle. Sixty seconds at most. */
+int softcuda_hold(void *stream);
+void softcuda_release(void *stream);
 
 /* Operations submitted and not finished, of every context. */
 uint64_t softcuda_unfinished(void);

@@ -160,12 +160,15 @@ TEST(vmm, map_codes)
     handle_t handle = create(2 * SLOT);
 
     CHECK_CU(cuMemMap(range, 2 * SLOT, SLOT, handle, 0), CUDA_ERROR_NOT_SUPPORTED); /* measured */
-    CHECK_CU(cuMemMap(range, SLOT, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CU(cuMemMap(range, 4 * SLOT, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_CU(cuMemMap(range, SLOT, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);        /* measured: less */
+    CHECK_CU(cuMemMap(range, 4 * SLOT, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);    /* measured: more */
     CHECK_CU(cuMemMap(range + 4096, 2 * SLOT, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
     CHECK_CU(cuMemMap(range, 2 * SLOT, 0, handle, 1), CUDA_ERROR_INVALID_VALUE);
     CHECK_CU(cuMemMap(range, 2 * SLOT, 0, handle + 1, 0), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CU(cuMemMap(range + 7 * SLOT, 2 * SLOT, 0, handle, 0), CUDA_ERROR_INVALID_VALUE); /* over the end */
+    OK(cuMemMap(range + 7 * SLOT, 2 * SLOT, 0, handle, 0)); /* measured: over the end */
+    CHECK_CU(cuMemAddressFree(range, 8 * SLOT), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemUnmap(range + 7 * SLOT, 2 * SLOT));
+    CHECK_CU(cuMemMap(range + 8 * SLOT, 2 * SLOT, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
     CHECK_CU(cuMemMap(SLOT, 2 * SLOT, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
     OK(cuMemMap(range + SLOT, 2 * SLOT, 0, handle, 0));
     CHECK_CU(cuMemMap(range + 2 * SLOT, 2 * SLOT, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
@@ -189,13 +192,15 @@ TEST(vmm, unmap_codes)
     back(range + 4 * SLOT, SLOT);
     CHECK_CU(cuMemUnmap(range, SLOT), CUDA_ERROR_INVALID_VALUE); /* measured: a part of a handle */
     CHECK_CU(cuMemUnmap(range + SLOT, 2 * SLOT), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CU(cuMemUnmap(range, 5 * SLOT), CUDA_ERROR_INVALID_VALUE); /* a hole */
-    CHECK_CU(cuMemUnmap(range + 5 * SLOT, SLOT), CUDA_ERROR_INVALID_VALUE);
+    CHECK_CU(cuMemUnmap(range + SLOT, 4 * SLOT), CUDA_ERROR_INVALID_VALUE);
     CHECK_CU(cuMemUnmap(range, 0), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemUnmap(range + 5 * SLOT, SLOT)); /* measured: nothing, and holes below */
     CHECK_EQ(softcuda_mapped_bytes(), 4 * SLOT);
     OK(cuMemUnmap(range, 3 * SLOT)); /* two whole ones */
     CHECK(!is_readable(range) && !is_readable(range + 2 * SLOT) && is_readable(range + 4 * SLOT));
-    OK(cuMemUnmap(range + 4 * SLOT, SLOT));
+    back(range + SLOT, SLOT);
+    OK(cuMemUnmap(range, 8 * SLOT));
+    CHECK_EQ(softcuda_mapped_bytes(), 0);
     OK(cuMemAddressFree(range, 8 * SLOT));
     drop_bed(&bed);
 }
@@ -217,7 +222,12 @@ TEST(vmm, access_codes)
     CHECK_CU(cuMemSetAccess(range, 2 * SLOT, NULL, 1), CUDA_ERROR_INVALID_VALUE);
     CHECK_CU(cuMemSetAccess(range, 2 * SLOT, &open_access, 0), CUDA_ERROR_INVALID_VALUE);
     desc.location.id = 9;
-    CHECK_CU(cuMemSetAccess(range, 2 * SLOT, &desc, 1), CUDA_ERROR_INVALID_DEVICE);
+    CHECK_CU(cuMemSetAccess(range, 2 * SLOT, &desc, 1), CUDA_ERROR_INVALID_VALUE); /* measured */
+    desc = open_access;
+    desc.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
+    OK(cuMemSetAccess(range, 2 * SLOT, &desc, 1)); /* measured */
+    OK(cuMemGetAccess(&flags, &open_access.location, range));
+    CHECK_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_READ);
     OK(cuMemSetAccess(range, 2 * SLOT, &open_access, 1));
     OK(cuMemGetAccess(&flags, &open_access.location, range));
     CHECK_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -308,10 +318,10 @@ TEST(vmm, descriptors_share_the_memory)
     CHECK_EQ(softcuda_held_bytes(), held);
     CHECK_CU(cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)null,
                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-             CUDA_ERROR_INVALID_VALUE);
+             CUDA_ERROR_UNKNOWN); /* measured with a pipe */
     CHECK_CU(cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)-1,
                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-             CUDA_ERROR_INVALID_VALUE);
+             CUDA_ERROR_UNKNOWN);
     close(null);
     OK(cuMemAddressFree(range, 4 * SLOT));
     drop_bed(&bed);
@@ -438,6 +448,9 @@ TEST(vmm, attributes_measured)
     CHECK_EQ(attribute(range + SLOT, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE), 0);
     CHECK_EQ(attribute(range + SLOT, CU_POINTER_ATTRIBUTE_MEMORY_TYPE), CU_MEMORYTYPE_DEVICE);
     CHECK_EQ(attribute(range + SLOT, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL), 0);
+    CHECK_EQ(attribute(range + SLOT, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS), 0);
+    OK(cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, range + SLOT));
+    CHECK_EQ(base, range); /* measured: not the mapping */
     CHECK_CU(cuPointerSetAttribute(&word, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, range + SLOT),
              CUDA_ERROR_NOT_SUPPORTED);
     CHECK_CU(cuIpcGetMemHandle(&ipc, range + SLOT), CUDA_ERROR_INVALID_VALUE);

@@ -238,6 +238,11 @@ static cup_status_t fake_move(void *self, cup_addr_t from, cup_addr_t to, uint64
     return status;
 }
 
+static bool fake_may_move(void *self)
+{
+    return !((cup_fake_provider_t *)self)->is_pinned;
+}
+
 uint64_t cup_fake_mark(cup_fake_provider_t *fake, cup_addr_t addr, uint64_t size_bytes)
 {
     uint64_t mark = 0, covered_bytes = 0;
@@ -269,5 +274,6 @@ cup_provider_t cup_fake_range_ops(cup_fake_provider_t *fake)
     ops.commit = fake_commit;
     ops.decommit = fake_decommit;
     ops.move = fake_move;
+    ops.may_move = fake_may_move;
     return ops;
 }

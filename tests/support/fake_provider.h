@@ -44,6 +44,7 @@ typedef struct cup_fake_provider {
     uint64_t reserves, releases; /* of chunks and ranges */
     uint64_t commits, decommits, moves;
     uint64_t faults;
+    bool is_pinned;                  /* then nothing may be moved */
     void (*on_call)(void *argument); /* during each call, holding nothing of ours */
     void *on_call_argument;
 } cup_fake_provider_t;

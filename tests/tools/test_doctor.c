@@ -103,7 +103,7 @@ TEST(doctor, with_several_devices)
 TEST(doctor, options)
 {
     examine(SOFTCUDA, "CUPOLA_FREE=sync", NULL);
-    CHECK_LINE("note", "option", "CUPOLA_FREE=sync (default: deferred)");
+    CHECK_LINE("note", "option", "CUPOLA_FREE=sync (default: exact)");
     examine(SOFTCUDA, "CUPOLA_FREE=maybe", NULL);
     CHECK_LINE("problem", "option", "CUPOLA_FREE=maybe");
     examine(SOFTCUDA, "CUPOLA_FEE=sync", NULL);

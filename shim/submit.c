@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How: the frame of steps 1, 3 and 4 of order.c's protocol around the real call. Work that is captured is not submitted:
+ * its graph's launch is.
+ */
+#include "shim/submit.h"
+#include "allocator/pool.h"
+#include "shim/capture.h"
+#include "shim/drv.h"
+#include "shim/gate.h"
+#include "shim/order.h"
+#include "shim/stat.h"
+#include "shim/stream.h"
+
+/* The legacy stream says IMPLICIT while a blocking stream captures: the real call will be refused. */
+static bool is_captured(const cup_stream_t *stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+    return cup_capture_is_active() &&
+           (cup_drv.cuStreamIsCapturing(stream->handle, &status) == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ||
+            status != CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+static void doubt(void)
+{
+    CUP_STAT_ADD(doubts, 1);
+    cup_order_settle_all();
+}
+
+/* A stream that can't be found (another context's null stream, a driver that does not answer) may be any. */
+static void begin(cup_call_t *call, cup_place_t place)
+{
+    cup_thread_t *thread = cup_stream_thread();
+    cup_stream_t *stream = thread ? cup_stream_find(place, thread) : NULL;
+
+    if (!stream) {
+        doubt();
+        return;
+    }
+    if (is_captured(stream) || atomic_load_explicit(&thread->incall, memory_order_relaxed))
+        return;
+    call->thread = thread;
+    call->stream = stream;
+    atomic_exchange(&thread->incall, (cup_call_word_t)stream | !!(call->rule & CUP_SUBMIT_EVERYWHERE));
+    cup_order_pass_all(stream, thread);
+    if (call->rule & CUP_SUBMIT_EVERYWHERE)
+        cup_order_note_others_busy(stream);
+    cup_order_note_busy(stream);
+    call->own = atomic_load_explicit(&stream->own, memory_order_relaxed);
+    call->must_be_plain = call->rule & CUP_SUBMIT_PROGRAMMATIC &&
+                          atomic_load_explicit(&stream->plain, memory_order_relaxed) < call->own;
+}
+
+void cup_submit_begin(cup_call_t *call, cup_place_t place, unsigned rule)
+{
+    *call = (cup_call_t){.rule = rule};
+    if (!cup_order_is_followed() || place.is_nowhere || !cup_gate_enter(false))
+        return;
+    begin(call, place);
+    cup_gate_leave();
+}
+
+/* From here on a programmatic launch on the stream can't run beside what the point covers. */
+static void note_plain(const cup_call_t *call)
+{
+    bool is_plain = !(call->rule & (CUP_SUBMIT_PROGRAMMATIC | CUP_SUBMIT_MARK)) || call->must_be_plain;
+    cup_point_t plain = atomic_load_explicit(&call->stream->plain, memory_order_relaxed);
+
+    while (is_plain && plain < call->own &&
+           !atomic_compare_exchange_weak(&call->stream->plain, &plain, call->own))
+        ;
+}
+
+void cup_submit_end(cup_call_t *call, CUresult result)
+{
+    if (!call->stream || !cup_gate_enter(false))
+        return;
+    if (result == CUDA_SUCCESS) {
+        note_plain(call);
+        if (call->rule & CUP_SUBMIT_HOST)
+            cup_order_note_host(call->stream);
+    }
+    if (call->stream->kind == CUP_STREAM_THREADS_OWN && cup_capture_is_active())
+        cup_order_note_tail(call->stream);
+    atomic_store_explicit(&call->thread->incall, 0, memory_order_release);
+    cup_gate_leave();
+}
+
+void cup_submit_destroyed(CUstream handle)
+{
+    cup_stream_t *stream;
+
+    if (!cup_order_is_followed() || !cup_gate_enter(false))
+        return;
+    stream = cup_stream_known(handle);
+    if (stream)
+        cup_order_stream_ends(stream);
+    cup_gate_leave();
+}
+
+bool cup_submit_is_host(CUdeviceptr pointer)
+{
+    CUmemorytype type = CU_MEMORYTYPE_HOST;
+
+    if (!cup_order_is_followed() || cup_pool_owner(pointer))
+        return false;
+    /* Unknown to the driver: pageable memory of the host. Managed memory says DEVICE, and is the host's, too. */
+    if (cup_drv.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer) != CUDA_SUCCESS)
+        return true;
+    if (type != CU_MEMORYTYPE_DEVICE)
+        return true;
+    unsigned is_managed = 0;
+    return cup_drv.cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, pointer) ==
+               CUDA_SUCCESS &&
+           is_managed;
+}
+
+void cup_submit_doubt(void)
+{
+    if (!cup_order_is_followed() || !cup_gate_enter(false))
+        return;
+    doubt();
+    cup_gate_leave();
+}

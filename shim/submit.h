@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * submit - what happens around every call that submits work (order.h has the protocol).
+ * What:       begin finds the stream's entry, publishes "in a call on it", closes and passes order points; end takes the
+ *             word back and notes what the call leaves: work on the stream, host memory that it reads or writes.
+ * Not here:   which calls submit, and where (submit_list.h); the protocol itself (order.c).
+ * Manners:    errno and the current context stay as they are. A process in which nothing was pooled pays one load.
+ * Threads:    any thread. Between begin and end the thread holds nothing but its call word.
+ */
+#ifndef CUP_SHIM_SUBMIT_H
+#define CUP_SHIM_SUBMIT_H
+#include "shim/cuda_abi.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Where a call puts its work. A null stream is the legacy one, or in the entry points of per-thread builds the thread's. */
+typedef struct cup_place {
+    CUstream stream;
+    bool is_null_per_thread;
+    bool is_nowhere; /* this call submits nothing after all */
+} cup_place_t;
+
+#define CUP_ON(handle)      ((cup_place_t){.stream = (handle)})
+#define CUP_ON_PTSZ(handle) ((cup_place_t){.stream = (handle), .is_null_per_thread = true})
+#define CUP_ON_NOTHING      ((cup_place_t){.is_nowhere = true})
+
+/* What a row of the list says about its call, or-ed. */
+enum {
+    CUP_SUBMIT_PLAIN = 0,
+    CUP_SUBMIT_HOST = 1,         /* goes on asynchronously and may read or write memory of the host */
+    CUP_SUBMIT_EVERYWHERE = 2,   /* may touch any context: graph launches, copies between contexts */
+    CUP_SUBMIT_PROGRAMMATIC = 4, /* this launch may start before the one in front of it has ended */
+    CUP_SUBMIT_BLOCKING = 8,     /* returns when its own work is done */
+    CUP_SUBMIT_MARK = 16,        /* an event: programmatic launches overlap across it */
+};
+
+struct cup_stream;
+
+/* One call, on the caller's stack. */
+typedef struct cup_call {
+    struct cup_stream *stream; /* NULL: nothing to do at the end */
+    struct cup_thread *thread;
+    unsigned rule;
+    uint64_t own;       /* newest point that was recorded on this very stream */
+    bool must_be_plain; /* a programmatic launch must go without that attribute this time */
+} cup_call_t;
+
+void cup_submit_begin(cup_call_t *call, cup_place_t place, unsigned rule);
+void cup_submit_end(cup_call_t *call, CUresult result);
+
+/* Before the real destroy of a stream. */
+void cup_submit_destroyed(CUstream stream);
+
+/* Whether a pointer of a copy is, or may be, memory of the host. Our own blocks: no, without a driver call. */
+bool cup_submit_is_host(CUdeviceptr pointer);
+
+/* An entry point that nobody has classified is about to run in the current context: what was freed before becomes complete
+ * first, as after native frees, and every context counts as "several busy". */
+void cup_submit_doubt(void);
+
+#endif /* CUP_SHIM_SUBMIT_H */

@@ -1,0 +1,70 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# debts.sh DEBTS EXPECTED COLUMN [SHIM]: every case of debts.c in a process of its own, against a column of the table:
+#   native                       without a shim
+#   exact overlap deferred sync  under it with that CUPOLA_FREE; every allocation must have been the pool's
+#   none                         under a shim that keeps nothing
+# A cell "kept" must be kept; "-" is not promised and may be either, "todo" is promised and not built yet; "lost" must be
+# lost in one of five runs, or the case could not fail. A case that hangs is lost. One line each: the cell, and what the
+# program saw. Exit 77 without a driver.
+set -u
+debts=$1 expected=$2 column=$3 shim=${4:+$(realpath "$4")}
+here=$(cd "$(dirname "$0")" && pwd)
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+failed=0 absent=0 count=0
+HUNG=142 # SIGALRM, as a shell tells it
+
+field=0
+read -ra titles < <(grep -m 1 '^case ' "$expected")
+for i in "${!titles[@]}"; do
+    [ "${titles[$i]}" = "$column" ] && field=$i
+done
+[ $field -gt 0 ] || { echo "no column $column in $expected"; exit 2; }
+
+run() { # NAME
+    case $column in
+    native) "$debts" "$1" ;;
+    none) LD_PRELOAD=$shim "$debts" "$1" ;;
+    *) CUPOLA_FREE=$column "$here/../preload/served.sh" "$shim" "$debts" "$1" ;;
+    esac
+}
+
+# Sets what the program saw.
+try() { # NAME
+    out=$(run "$1" 2>"$dir/err" </dev/null)
+    code=$?
+    note=
+    case $code in
+    0) saw=$(sed -n "s/^$1 //p" <<<"$out") ;;
+    77) saw=absent ;;
+    "$HUNG") saw=lost note=' (hung)' ;;
+    *) saw="failed, exit code $code" ;;
+    esac
+}
+
+rows=$(grep -v -e '^#' -e '^case ' -e '^$' "$expected")
+diff <("$debts") <(awk '{ print $1 }' <<<"$rows") || { echo "not the cases of $expected"; exit 1; }
+
+while read -ra row; do
+    name=${row[0]} cell=${row[$field]}
+    [ $column = none ] && [ "$cell" = - ] && continue
+    for tries in 1 2 3 4 5; do
+        try "$name"
+        [ "$cell/$saw" = lost/kept ] || break
+    done
+    [ "$saw" = absent ] && absent=$((absent + 1))
+    count=$((count + 1))
+    case $cell/$saw in
+    kept/kept | lost/lost | -/kept | -/lost | todo/kept | todo/lost | */absent) verdict= ;;
+    *)
+        verdict='   WRONG'
+        failed=$((failed + 1))
+        ;;
+    esac
+    printf '%-24s %-5s %s%s%s\n' "$name" "$cell" "$saw" "$note" "$verdict"
+    [ -z "$verdict" ] || { echo "$out"; cat "$dir/err"; }
+done <<<"$rows"
+[ $absent -lt $count ] || exit 77
+echo "$column: $count cases, $absent absent, $failed wrong"
+[ $failed -eq 0 ]
