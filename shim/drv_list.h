@@ -18,7 +18,6 @@
     X(cuDeviceGetName, (char *name, int size, CUdevice dev), (name, size, dev))                        \
     X(cuDeviceTotalMem_v2, (size_t * bytes, CUdevice dev), (bytes, dev))                               \
     X(cuEventCreate, (CUevent * event, unsigned int flags), (event, flags))                            \
-    X(cuEventQuery, (CUevent event), (event))                                                          \
     X(cuEventSynchronize, (CUevent event), (event))                                                    \
     X(cuMemAddressReserve,                                                                             \
       (CUdeviceptr * ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags),  \
@@ -33,9 +32,6 @@
       (CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,               \
        unsigned long long flags),                                                                      \
       (ptr, size, offset, handle, flags))                                                              \
-    X(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size))                                         \
-    X(cuMemSetAccess, (CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count),       \
-      (ptr, size, desc, count))                                                                        \
     X(cuPointerGetAttribute, (void *data, CUpointer_attribute attribute, CUdeviceptr ptr),             \
       (data, attribute, ptr))                                                                          \
     X(cuStreamCreate, (CUstream * stream, unsigned int flags), (stream, flags))                        \

@@ -448,6 +448,7 @@ static CUresult free_ordered(cup_heap_t *heap, cup_addr_t addr)
 
     if (cup_pool_free_ordered(heap->pool, addr, stamp, NULL) != CUP_OK)
         return CUDA_ERROR_INVALID_VALUE;
+    cup_order_pay_managed(heap->order);
     return cup_order_pay_host(heap->order);
 }
 

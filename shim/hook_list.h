@@ -23,6 +23,7 @@
     X(cuMemGetInfo_v2, (size_t *free, size_t *total), (free, total))                                         \
     X(cuMemGetAddressRange_v2, (CUdeviceptr *base, size_t *size, CUdeviceptr dptr), (base, size, dptr))      \
     X(cuIpcGetMemHandle, (CUipcMemHandle *handle, CUdeviceptr dptr), (handle, dptr))                         \
+    X(cuMemPoolCreate, (CUmemoryPool *pool, const CUmemPoolProps *props), (pool, props))                     \
     /* the end of a context */                                                                               \
     X(cuCtxDestroy, (CUcontext ctx), (ctx))                                                                  \
     X(cuCtxDestroy_v2, (CUcontext ctx), (ctx))                                                               \

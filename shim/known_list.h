@@ -32,7 +32,7 @@
     K(cuDeviceTotalMem) K(cuDeviceTotalMem_v2) K(cuDeviceUnregisterAsyncNotification)                       \
     /* contexts; recorded and waited for as a whole, they already cover what was freed */                   \
     K(cuCtxAttach) K(cuCtxCreate) K(cuCtxCreate_v2) K(cuCtxCreate_v3) K(cuCtxCreate_v4) K(cuCtxDetach)      \
-    K(cuCtxDisablePeerAccess) K(cuCtxEnablePeerAccess) K(cuCtxFromGreenCtx) K(cuCtxGetApiVersion)           \
+    K(cuCtxFromGreenCtx) K(cuCtxGetApiVersion)           \
     K(cuCtxGetCacheConfig) K(cuCtxGetCurrent) K(cuCtxGetDevResource) K(cuCtxGetDevice)                      \
     K(cuCtxGetDevice_v2) K(cuCtxGetExecAffinity) K(cuCtxGetFlags) K(cuCtxGetId) K(cuCtxGetLimit)            \
     K(cuCtxGetSharedMemConfig) K(cuCtxGetStreamPriorityRange) K(cuCtxPopCurrent) K(cuCtxPopCurrent_v2)      \
@@ -46,14 +46,14 @@
     K(cuFuncLoad) K(cuFuncSetAttribute) K(cuFuncSetBlockShape) K(cuFuncSetCacheConfig)                      \
     K(cuFuncSetSharedMemConfig) K(cuFuncSetSharedSize) K(cuKernelGetAttribute) K(cuKernelGetFunction)       \
     K(cuKernelGetLibrary) K(cuKernelGetName) K(cuKernelGetParamInfo) K(cuKernelSetAttribute)                \
-    K(cuKernelSetCacheConfig) K(cuLibraryEnumerateKernels) K(cuLibraryGetGlobal) K(cuLibraryGetKernel)      \
-    K(cuLibraryGetKernelCount) K(cuLibraryGetManaged) K(cuLibraryGetModule) K(cuLibraryGetUnifiedFunction)  \
-    K(cuLibraryLoadData) K(cuLibraryLoadFromFile) K(cuLibraryUnload) K(cuLinkAddData) K(cuLinkAddData_v2)   \
+    K(cuKernelSetCacheConfig) K(cuLibraryEnumerateKernels) K(cuLibraryGetKernel)      \
+    K(cuLibraryGetKernelCount) K(cuLibraryGetModule) K(cuLibraryGetUnifiedFunction)  \
+    K(cuLibraryLoadData) K(cuLibraryLoadFromFile) K(cuLinkAddData) K(cuLinkAddData_v2)   \
     K(cuLinkAddFile) K(cuLinkAddFile_v2) K(cuLinkComplete) K(cuLinkCreate) K(cuLinkCreate_v2)               \
     K(cuLinkDestroy) K(cuModuleEnumerateFunctions) K(cuModuleGetFunction) K(cuModuleGetFunctionCount)       \
-    K(cuModuleGetGlobal) K(cuModuleGetGlobal_v2) K(cuModuleGetLoadingMode) K(cuModuleGetSurfRef)            \
+    K(cuModuleGetGlobal) K(cuModuleGetLoadingMode) K(cuModuleGetSurfRef)            \
     K(cuModuleGetTexRef) K(cuModuleLoad) K(cuModuleLoadData) K(cuModuleLoadDataEx)                          \
-    K(cuModuleLoadFatBinary) K(cuModuleUnload) K(cuOccupancyAvailableDynamicSMemPerBlock)                   \
+    K(cuModuleLoadFatBinary) K(cuOccupancyAvailableDynamicSMemPerBlock)                   \
     K(cuOccupancyMaxActiveBlocksPerMultiprocessor) K(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)  \
     K(cuOccupancyMaxActiveClusters) K(cuOccupancyMaxPotentialBlockSize)                                     \
     K(cuOccupancyMaxPotentialBlockSizeWithFlags) K(cuOccupancyMaxPotentialClusterSize) K(cuParamSetSize)    \
@@ -61,20 +61,19 @@
     /* the 32-bit ABI of functions that we hook */                                                          \
     K(cuMemAlloc) K(cuMemFree) K(cuMemGetAddressRange) K(cuMemGetInfo)                                      \
     /* memory: allocations, mappings, handles, hints */                                                     \
-    K(cuIpcCloseMemHandle) K(cuIpcGetEventHandle) K(cuIpcOpenEventHandle) K(cuIpcOpenMemHandle)             \
+    K(cuIpcGetEventHandle) K(cuIpcOpenEventHandle) K(cuIpcOpenMemHandle)             \
     K(cuIpcOpenMemHandle_v2) K(cuMemAddressFree) K(cuMemAddressReserve) K(cuMemAdvise) K(cuMemAdvise_v2)    \
-    K(cuMemAllocHost) K(cuMemAllocHost_v2) K(cuMemAllocManaged) K(cuMemAllocPitch) K(cuMemAllocPitch_v2)    \
-    K(cuMemCreate) K(cuMemExportToShareableHandle) K(cuMemFreeHost) K(cuMemGetAccess)                       \
+    K(cuMemAllocHost) K(cuMemAllocHost_v2) K(cuMemAllocPitch) K(cuMemAllocPitch_v2)    \
+    K(cuMemCreate) K(cuMemFreeHost) K(cuMemGetAccess)                       \
     K(cuMemGetAllocationGranularity) K(cuMemGetAllocationPropertiesFromHandle) K(cuMemGetDefaultMemPool)    \
-    K(cuMemGetHandleForAddressRange) K(cuMemGetMemPool) K(cuMemHostAlloc) K(cuMemHostGetDevicePointer)      \
+    K(cuMemGetMemPool) K(cuMemHostAlloc) K(cuMemHostGetDevicePointer)      \
     K(cuMemHostGetDevicePointer_v2) K(cuMemHostGetFlags) K(cuMemHostRegister) K(cuMemHostRegister_v2)       \
-    K(cuMemHostUnregister) K(cuMemImportFromShareableHandle) K(cuMemMap) K(cuMemPoolCreate)                 \
-    K(cuMemPoolDestroy) K(cuMemPoolExportPointer) K(cuMemPoolExportToShareableHandle)                       \
+    K(cuMemImportFromShareableHandle) K(cuMemMap)                 \
     K(cuMemPoolGetAccess) K(cuMemPoolGetAttribute) K(cuMemPoolImportFromShareableHandle)                    \
-    K(cuMemPoolImportPointer) K(cuMemPoolSetAccess) K(cuMemPoolSetAttribute) K(cuMemPoolTrimTo)             \
+    K(cuMemPoolImportPointer) K(cuMemPoolSetAccess) K(cuMemPoolSetAttribute)             \
     K(cuMemRangeGetAttribute) K(cuMemRangeGetAttributes) K(cuMemRelease) K(cuMemRetainAllocationHandle)     \
-    K(cuMemSetAccess) K(cuMemSetMemPool) K(cuMemUnmap) K(cuMulticastAddDevice) K(cuMulticastBindAddr)       \
-    K(cuMulticastBindMem) K(cuMulticastCreate) K(cuMulticastGetGranularity) K(cuMulticastUnbind)            \
+    K(cuMemSetMemPool) K(cuMulticastAddDevice) K(cuMulticastBindAddr)       \
+    K(cuMulticastBindMem) K(cuMulticastCreate) K(cuMulticastGetGranularity)            \
     K(cuPointerGetAttribute) K(cuPointerGetAttributes) K(cuPointerSetAttribute)                             \
     /* streams: waiting adds nothing that touches memory */                                                 \
     K(cuStreamCopyAttributes) K(cuStreamCopyAttributes_ptsz) K(cuStreamCreate)                              \
@@ -84,14 +83,14 @@
     K(cuStreamGetCtx) K(cuStreamGetCtx_ptsz) K(cuStreamGetCtx_v2) K(cuStreamGetCtx_v2_ptsz)                 \
     K(cuStreamGetDevice) K(cuStreamGetDevice_ptsz) K(cuStreamGetFlags) K(cuStreamGetFlags_ptsz)             \
     K(cuStreamGetGreenCtx) K(cuStreamGetId) K(cuStreamGetId_ptsz) K(cuStreamGetPriority)                    \
-    K(cuStreamGetPriority_ptsz) K(cuStreamIsCapturing) K(cuStreamIsCapturing_ptsz) K(cuStreamQuery)         \
-    K(cuStreamQuery_ptsz) K(cuStreamSetAttribute) K(cuStreamSetAttribute_ptsz) K(cuStreamSynchronize)       \
+    K(cuStreamGetPriority_ptsz) K(cuStreamIsCapturing) K(cuStreamIsCapturing_ptsz)         \
+    K(cuStreamSetAttribute) K(cuStreamSetAttribute_ptsz) K(cuStreamSynchronize)       \
     K(cuStreamSynchronize_ptsz) K(cuStreamUpdateCaptureDependencies)                                        \
     K(cuStreamUpdateCaptureDependencies_ptsz) K(cuStreamUpdateCaptureDependencies_v2)                       \
     K(cuStreamUpdateCaptureDependencies_v2_ptsz) K(cuStreamWaitEvent) K(cuStreamWaitEvent_ptsz)             \
     /* events */                                                                                            \
     K(cuEventCreate) K(cuEventCreateFromEGLSync) K(cuEventDestroy) K(cuEventDestroy_v2)                     \
-    K(cuEventElapsedTime) K(cuEventElapsedTime_v2) K(cuEventQuery) K(cuEventSynchronize)                    \
+    K(cuEventSynchronize)                    \
     /* graphs: only a launch submits */                                                                     \
     K(cuGraphAddBatchMemOpNode) K(cuGraphAddChildGraphNode) K(cuGraphAddDependencies)                       \
     K(cuGraphAddDependencies_v2) K(cuGraphAddEmptyNode) K(cuGraphAddEventRecordNode)                        \
@@ -124,14 +123,14 @@
     K(cuGraphRetainUserObject) K(cuUserObjectCreate) K(cuUserObjectRelease) K(cuUserObjectRetain)           \
     /* arrays, textures, surfaces, tensor maps */                                                           \
     K(cuArray3DCreate) K(cuArray3DCreate_v2) K(cuArray3DGetDescriptor) K(cuArray3DGetDescriptor_v2)         \
-    K(cuArrayCreate) K(cuArrayCreate_v2) K(cuArrayDestroy) K(cuArrayGetDescriptor)                          \
+    K(cuArrayCreate) K(cuArrayCreate_v2) K(cuArrayGetDescriptor)                          \
     K(cuArrayGetDescriptor_v2) K(cuArrayGetMemoryRequirements) K(cuArrayGetPlane)                           \
-    K(cuArrayGetSparseProperties) K(cuMipmappedArrayCreate) K(cuMipmappedArrayDestroy)                      \
+    K(cuArrayGetSparseProperties) K(cuMipmappedArrayCreate)                      \
     K(cuMipmappedArrayGetLevel) K(cuMipmappedArrayGetMemoryRequirements)                                    \
-    K(cuMipmappedArrayGetSparseProperties) K(cuSurfObjectCreate) K(cuSurfObjectDestroy)                     \
+    K(cuMipmappedArrayGetSparseProperties) K(cuSurfObjectCreate)                     \
     K(cuSurfObjectGetResourceDesc) K(cuSurfRefGetArray) K(cuSurfRefSetArray) K(cuTensorMapEncodeIm2col)     \
     K(cuTensorMapEncodeIm2colWide) K(cuTensorMapEncodeTiled) K(cuTensorMapReplaceAddress)                   \
-    K(cuTexObjectCreate) K(cuTexObjectDestroy) K(cuTexObjectGetResourceDesc)                                \
+    K(cuTexObjectCreate) K(cuTexObjectGetResourceDesc)                                \
     K(cuTexObjectGetResourceViewDesc) K(cuTexObjectGetTextureDesc) K(cuTexRefCreate) K(cuTexRefDestroy)     \
     K(cuTexRefGetAddress) K(cuTexRefGetAddressMode) K(cuTexRefGetAddress_v2) K(cuTexRefGetArray)            \
     K(cuTexRefGetBorderColor) K(cuTexRefGetFilterMode) K(cuTexRefGetFlags) K(cuTexRefGetFormat)             \
@@ -143,7 +142,7 @@
     K(cuTexRefSetMipmapFilterMode) K(cuTexRefSetMipmapLevelBias) K(cuTexRefSetMipmapLevelClamp)             \
     K(cuTexRefSetMipmappedArray)                                                                            \
     /* others' memory and semaphores */                                                                     \
-    K(cuDestroyExternalMemory) K(cuDestroyExternalSemaphore) K(cuExternalMemoryGetMappedBuffer)             \
+    K(cuDestroyExternalSemaphore) K(cuExternalMemoryGetMappedBuffer)             \
     K(cuExternalMemoryGetMappedMipmappedArray) K(cuImportExternalMemory) K(cuImportExternalSemaphore)       \
     /* graphics: registering, connecting */                                                                 \
     K(cuEGLStreamConsumerConnect) K(cuEGLStreamConsumerConnectWithFlags) K(cuEGLStreamConsumerDisconnect)   \
@@ -154,7 +153,7 @@
     K(cuGraphicsResourceGetMappedMipmappedArray) K(cuGraphicsResourceGetMappedPointer)                      \
     K(cuGraphicsResourceGetMappedPointer_v2) K(cuGraphicsResourceSetMapFlags)                               \
     K(cuGraphicsResourceSetMapFlags_v2) K(cuGraphicsSubResourceGetMappedArray)                              \
-    K(cuGraphicsUnregisterResource) K(cuGraphicsVDPAURegisterOutputSurface)                                 \
+    K(cuGraphicsVDPAURegisterOutputSurface)                                 \
     K(cuGraphicsVDPAURegisterVideoSurface) K(cuVDPAUCtxCreate) K(cuVDPAUCtxCreate_v2) K(cuVDPAUGetDevice)   \
     K(cuWGLGetDevice)
 /* clang-format on */

@@ -38,8 +38,9 @@
  * A destroyed stream's handle comes back as another one, not ordered behind the old one's work (measured: 200 of 200):
  * its entry has passed nothing then, owns no point, and the context counts as several busy.
  *
- * Programmatic launches overlap across an event (measured): a point recorded on a stream orders its later work only from
- * the first plain operation on; `own` and `plain` of the stream tell (submit.c).
+ * Programmatic launches overlap across an event, and across a wait for one that covers their own stream (both measured):
+ * a point orders a stream's later work only from the first plain operation on; `fenced` and `plain` of the stream tell
+ * (submit.c).
  *
  * The clock. A ring of points, in their order; completion is monotone, because each point's events come after the point
  * before it: bisection finds the newest complete one. In a full ring the new point takes the place of the newest one: what
@@ -513,7 +514,7 @@ static CUresult record_own(cup_order_t *order, point_t *point, cup_stream_t *str
         return result;
     CUP_STAT_ADD(own_points, 1);
     point->owner = stream;
-    atomic_store_explicit(&stream->own, number, memory_order_relaxed);
+    atomic_fetch_add_explicit(&stream->fenced, 1, memory_order_relaxed);
     atomic_store_explicit(&stream->passed[order->slot], number, memory_order_release);
     return CUDA_SUCCESS;
 }
@@ -772,8 +773,10 @@ static void pass_must(cup_order_t *order, cup_stream_t *stream)
         if (result != CUDA_SUCCESS)
             result = settle(&point);
     }
-    if (result == CUDA_SUCCESS)
-        atomic_store_explicit(&stream->passed[order->slot], point.number, memory_order_release);
+    if (result != CUDA_SUCCESS)
+        return;
+    atomic_fetch_add_explicit(&stream->fenced, 1, memory_order_relaxed);
+    atomic_store_explicit(&stream->passed[order->slot], point.number, memory_order_release);
 }
 
 /*
@@ -824,28 +827,45 @@ void cup_order_pass_all(cup_stream_t *stream, cup_thread_t *self)
     }
 }
 
-static void settle_order(cup_order_t *order)
+/* What submissions must pass is complete when this returns true; false: it was before, or the driver does not tell. */
+static bool settle_order(cup_order_t *order)
 {
     cup_point_t due;
 
     if (order->mode == CUP_ORDER_EXACT && atomic_load(&order->dirty) != 0)
         close_marked(order, cup_stream_thread());
     due = atomic_load(order->mode == CUP_ORDER_EXACT ? &order->due : &order->need);
-    if (atomic_load(&order->settled) < due && cup_order_wait(order, due) == CUDA_SUCCESS)
-        atomic_store(&order->settled, due);
-    atomic_store(&order->busy.is_several, true);
+    if (atomic_load(&order->settled) >= due || cup_order_wait(order, due) != CUDA_SUCCESS)
+        return false;
+    atomic_store(&order->settled, due);
+    return true;
 }
 
-void cup_order_settle_all(void)
+bool cup_order_settle_all(void)
 {
     int slots = atomic_load_explicit(&g_slots, memory_order_acquire);
+    bool has_waited = false;
 
     for (int i = 0; i < slots; i++) {
         cup_order_t *order = atomic_load_explicit(&g_order[i], memory_order_acquire);
 
         if (follows(order) && !atomic_load_explicit(&order->has_ended, memory_order_acquire))
-            settle_order(order);
+            has_waited |= settle_order(order);
     }
+    return has_waited;
+}
+
+static _Atomic bool g_has_managed;
+
+void cup_order_note_managed(void)
+{
+    atomic_store(&g_has_managed, true);
+}
+
+void cup_order_pay_managed(cup_order_t *order)
+{
+    if (atomic_load_explicit(&g_has_managed, memory_order_relaxed))
+        settle_order(order);
 }
 
 void cup_order_note_busy(cup_stream_t *stream)
@@ -869,9 +889,8 @@ void cup_order_note_tail(cup_stream_t *stream)
         atomic_store(&stream->tailed, atomic_load(&stream->begun));
 }
 
-void cup_order_note_others_busy(cup_stream_t *stream)
+static void note_all_busy_but(const cup_order_t *own)
 {
-    cup_order_t *own = atomic_load_explicit(&stream->order, memory_order_acquire);
     int slots = atomic_load_explicit(&g_slots, memory_order_acquire);
 
     for (int i = 0; i < slots; i++) {
@@ -880,6 +899,16 @@ void cup_order_note_others_busy(cup_stream_t *stream)
         if (order != own)
             atomic_store(&order->busy.is_several, true);
     }
+}
+
+void cup_order_note_others_busy(cup_stream_t *stream)
+{
+    note_all_busy_but(atomic_load_explicit(&stream->order, memory_order_acquire));
+}
+
+void cup_order_note_all_busy(void)
+{
+    note_all_busy_but(NULL);
 }
 
 /* Nothing can be recorded on it from now on. While a capture keeps context records off, a last point covers its work. */
@@ -911,7 +940,6 @@ void cup_order_stream_ends(cup_stream_t *stream)
     }
     for (int i = 0; i < CUP_ORDERS_MAX; i++)
         atomic_store(&stream->passed[i], 0);
-    atomic_store(&stream->own, 0);
     atomic_store(&stream->generation, 0);
 }
 
@@ -930,38 +958,74 @@ static CUresult record_host(cup_order_t *order, cup_stream_t *stream)
     return result == CUDA_SUCCESS ? record_on(order, event, stream) : result;
 }
 
+/* Whether the stream can be asked later, by any thread: then nothing is recorded until something is put behind. */
+static bool can_stay_open(const cup_stream_t *stream)
+{
+    return stream->kind != CUP_STREAM_THREADS_OWN && !cup_capture_is_active();
+}
+
 void cup_order_note_host(cup_stream_t *stream)
 {
     cup_order_t *order = atomic_load_explicit(&stream->order, memory_order_acquire);
 
     if (!order)
         return;
-    if (record_host(order, stream) != CUDA_SUCCESS) {
+    if (can_stay_open(stream))
+        atomic_store(&stream->is_host_open, true);
+    else if (record_host(order, stream) != CUDA_SUCCESS)
         atomic_store(&order->has_orphans, true);
-    } else {
-        cup_stream_set_add(&order->hosted, stream);
-        atomic_fetch_add(&stream->host_made, 1);
-    }
+    cup_stream_set_add(&order->hosted, stream);
+    atomic_fetch_add(&stream->host_made, 1);
     atomic_fetch_add(&order->host_made, 1);
 }
 
+void cup_order_seal_host(cup_stream_t *stream)
+{
+    cup_order_t *order = atomic_load_explicit(&stream->order, memory_order_acquire);
+
+    if (order && atomic_exchange(&stream->is_host_open, false) && record_host(order, stream) != CUDA_SUCCESS)
+        atomic_store(&order->has_orphans, true);
+}
+
+typedef struct ask {
+    CUstream stream;
+} ask_t;
+
+static CUresult ask_now(void *arg)
+{
+    return cup_drv.cuStreamQuery(((const ask_t *)arg)->stream);
+}
+
+static CUresult ask_stream(cup_order_t *order, const cup_stream_t *stream)
+{
+    ask_t ask = {stream->handle};
+
+    return stream->kind == CUP_STREAM_HANDLE ? ask_now(&ask) : in_context(order->ctx, ask_now, &ask);
+}
+
 /* Asks first: mostly the copies are over. */
-static CUresult pay_stream(cup_stream_t *stream)
+static CUresult pay_stream(cup_order_t *order, cup_stream_t *stream)
 {
     uint64_t made = atomic_load(&stream->host_made);
-    CUevent event = atomic_load(&stream->host_event);
-    CUresult result;
+    CUresult result = CUDA_ERROR_NOT_READY;
 
     if (made == atomic_load(&stream->host_paid))
         return CUDA_SUCCESS;
-    result = cup_drv.cuEventQuery(event);
-    if (result == CUDA_ERROR_NOT_READY) {
-        CUP_STAT_ADD(host_waits, 1);
-        result = cup_drv.cuEventSynchronize(event);
+    if (atomic_load(&stream->is_host_open)) {
+        result = ask_stream(order, stream);
+        if (result == CUDA_ERROR_NOT_READY)
+            cup_order_seal_host(stream);
+    }
+    if (result == CUDA_ERROR_NOT_READY && atomic_load(&stream->host_event)) {
+        result = cup_drv.cuEventQuery(atomic_load(&stream->host_event));
+        if (result == CUDA_ERROR_NOT_READY) {
+            CUP_STAT_ADD(host_waits, 1);
+            result = cup_drv.cuEventSynchronize(atomic_load(&stream->host_event));
+        }
     }
     if (result == CUDA_SUCCESS)
         atomic_store(&stream->host_paid, made);
-    return result;
+    return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result; /* no event could be made: an orphan */
 }
 
 /* Operations that no event of theirs tells of: everything that was submitted. */
@@ -990,7 +1054,7 @@ CUresult cup_order_pay_host(cup_order_t *order)
         cup_stream_t *stream = atomic_load(&order->hosted.member[i]);
 
         if (stream)
-            result = pay_stream(stream);
+            result = pay_stream(order, stream);
     }
     cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
     if (result == CUDA_SUCCESS &&

@@ -64,6 +64,10 @@ bool cup_order_can_close(cup_order_t *order);
  */
 CUresult cup_order_pay_host(cup_order_t *order);
 
+/* Managed memory is there, from now on; a free then waits for everything, because the CPU may look without a call. */
+void cup_order_note_managed(void);
+void cup_order_pay_managed(cup_order_t *order);
+
 /* ---- submissions (submit.c) ---- */
 
 /*
@@ -75,6 +79,7 @@ void cup_order_pass_all(cup_stream_t *stream, cup_thread_t *self);
 /* Notes that work goes to the stream; to any stream of any other context. */
 void cup_order_note_busy(cup_stream_t *stream);
 void cup_order_note_others_busy(cup_stream_t *stream);
+void cup_order_note_all_busy(void);
 
 /* While a capture is in progress: an event behind the work on this thread's own stream, which only it can name. */
 void cup_order_note_tail(cup_stream_t *stream);
@@ -82,11 +87,14 @@ void cup_order_note_tail(cup_stream_t *stream);
 /* An operation that touches host memory was submitted to the stream. */
 void cup_order_note_host(cup_stream_t *stream);
 
+/* Something else is about to be put behind such operations. */
+void cup_order_seal_host(cup_stream_t *stream);
+
 /*
- * A call that submits who knows where is about to run: waits on the host until all that was freed is complete, in every
- * context, as the native frees had; which streams are busy is not known from now on.
+ * Waits on the host until all that was freed is complete, in every context, as the native frees had. For calls that
+ * notice, or that submit who knows where. False: there was nothing to wait for.
  */
-void cup_order_settle_all(void);
+bool cup_order_settle_all(void);
 
 /* A stream's handle is about to be destroyed; a thread with a per-thread stream has ended. */
 void cup_order_stream_ends(cup_stream_t *stream);

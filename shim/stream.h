@@ -32,14 +32,17 @@ typedef struct cup_stream {
     _Atomic uint64_t generation;       /* the one in which `order` was found */
     _Atomic cup_point_t
         passed[CUP_ORDERS_MAX]; /* newest point of each context that later work here runs after */
-    _Atomic cup_point_t own;    /* newest point recorded on this very stream */
-    _Atomic cup_point_t plain; /* newest of those that an operation without programmatic overlap came after */
-    _Atomic(CUevent) tail;     /* of a thread's own: after its work so far, while captures are in progress */
-    _Atomic uint64_t begun;    /* likewise: calls that submit to it */
-    _Atomic uint64_t tailed;   /* of these, how many the tail comes after */
-    _Atomic(CUevent) host_event; /* after the newest operation that touches host memory */
-    _Atomic uint64_t host_made;  /* such operations noted */
-    _Atomic uint64_t host_paid;  /* of these, known finished */
+    _Atomic uint64_t fenced;    /* points passed, of any context */
+    _Atomic uint64_t plain;     /* of these, how many an operation without programmatic overlap came after */
+    _Atomic(CUevent) tail;      /* of a thread's own: after its work so far, while captures are in progress */
+    _Atomic uint64_t begun;     /* likewise: calls that submit to it */
+    _Atomic uint64_t tailed;    /* of these, how many the tail comes after */
+    _Atomic(CUevent)
+        host_event; /* after operations that touch host memory, once something else was put behind them */
+    _Atomic bool
+        is_host_open; /* such operations are the last on the stream: it has no event behind them yet */
+    _Atomic uint64_t host_made; /* such operations noted */
+    _Atomic uint64_t host_paid; /* of these, known finished */
 } cup_stream_t;
 
 /* The stream that a call is submitting to, or 0; the lowest bit: it may touch every context. */

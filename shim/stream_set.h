@@ -36,7 +36,10 @@ static inline bool cup_stream_set_take(cup_stream_set_t *set, cup_stream_t **out
     int count = 0;
 
     for (int i = 0; i < CUP_STREAM_SET_MAX; i++) {
-        cup_stream_t *member = atomic_exchange(&set->member[i], NULL);
+        cup_stream_t *member = atomic_load(&set->member[i]);
+
+        if (member)
+            member = atomic_exchange(&set->member[i], NULL);
 
         if (member)
             out_member[count++] = member;

@@ -26,6 +26,7 @@ static void doubt(void)
 {
     CUP_STAT_ADD(doubts, 1);
     cup_order_settle_all();
+    cup_order_note_all_busy();
 }
 
 /* A stream that can't be found (another context's null stream, a driver that does not answer) may be any. */
@@ -47,9 +48,11 @@ static void begin(cup_call_t *call, cup_place_t place)
     if (call->rule & CUP_SUBMIT_EVERYWHERE)
         cup_order_note_others_busy(stream);
     cup_order_note_busy(stream);
-    call->own = atomic_load_explicit(&stream->own, memory_order_relaxed);
+    if (!(call->rule & CUP_SUBMIT_HOST) && atomic_load_explicit(&stream->is_host_open, memory_order_relaxed))
+        cup_order_seal_host(stream);
+    call->fenced = atomic_load_explicit(&stream->fenced, memory_order_relaxed);
     call->must_be_plain = call->rule & CUP_SUBMIT_PROGRAMMATIC &&
-                          atomic_load_explicit(&stream->plain, memory_order_relaxed) < call->own;
+                          atomic_load_explicit(&stream->plain, memory_order_relaxed) < call->fenced;
 }
 
 void cup_submit_begin(cup_call_t *call, cup_place_t place, unsigned rule)
@@ -61,30 +64,41 @@ void cup_submit_begin(cup_call_t *call, cup_place_t place, unsigned rule)
     cup_gate_leave();
 }
 
-/* From here on a programmatic launch on the stream can't run beside what the point covers. */
+/* From here on a programmatic launch on the stream can't run beside what the points cover. */
 static void note_plain(const cup_call_t *call)
 {
     bool is_plain = !(call->rule & (CUP_SUBMIT_PROGRAMMATIC | CUP_SUBMIT_MARK)) || call->must_be_plain;
-    cup_point_t plain = atomic_load_explicit(&call->stream->plain, memory_order_relaxed);
+    uint64_t plain = atomic_load_explicit(&call->stream->plain, memory_order_relaxed);
 
-    while (is_plain && plain < call->own &&
-           !atomic_compare_exchange_weak(&call->stream->plain, &plain, call->own))
+    while (is_plain && plain < call->fenced &&
+           !atomic_compare_exchange_weak(&call->stream->plain, &plain, call->fenced))
         ;
+}
+
+static void note_after(const cup_call_t *call)
+{
+    bool is_tail = call->stream->kind == CUP_STREAM_THREADS_OWN && cup_capture_is_active();
+
+    if (!(call->rule & CUP_SUBMIT_HOST) && !is_tail)
+        return;
+    if (!cup_gate_enter(false))
+        return;
+    if (call->rule & CUP_SUBMIT_HOST)
+        cup_order_note_host(call->stream);
+    if (is_tail)
+        cup_order_note_tail(call->stream);
+    cup_gate_leave();
 }
 
 void cup_submit_end(cup_call_t *call, CUresult result)
 {
-    if (!call->stream || !cup_gate_enter(false))
+    if (!call->stream)
         return;
     if (result == CUDA_SUCCESS) {
         note_plain(call);
-        if (call->rule & CUP_SUBMIT_HOST)
-            cup_order_note_host(call->stream);
+        note_after(call);
     }
-    if (call->stream->kind == CUP_STREAM_THREADS_OWN && cup_capture_is_active())
-        cup_order_note_tail(call->stream);
     atomic_store_explicit(&call->thread->incall, 0, memory_order_release);
-    cup_gate_leave();
 }
 
 void cup_submit_destroyed(CUstream handle)
@@ -99,6 +113,37 @@ void cup_submit_destroyed(CUstream handle)
     cup_gate_leave();
 }
 
+bool cup_submit_collect(void)
+{
+    bool has_waited;
+
+    if (!cup_order_is_followed() || !cup_gate_enter(false))
+        return false;
+    has_waited = cup_order_settle_all();
+    cup_gate_leave();
+    return has_waited;
+}
+
+void cup_submit_note_managed(void)
+{
+    cup_order_note_managed();
+}
+
+static bool is_managed(CUdeviceptr pointer)
+{
+    unsigned is_managed = 0;
+
+    return cup_drv.cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, pointer) ==
+               CUDA_SUCCESS &&
+           is_managed;
+}
+
+void cup_submit_note_global(CUdeviceptr pointer)
+{
+    if (is_managed(pointer))
+        cup_order_note_managed();
+}
+
 bool cup_submit_is_host(CUdeviceptr pointer)
 {
     CUmemorytype type = CU_MEMORYTYPE_HOST;
@@ -110,10 +155,7 @@ bool cup_submit_is_host(CUdeviceptr pointer)
         return true;
     if (type != CU_MEMORYTYPE_DEVICE)
         return true;
-    unsigned is_managed = 0;
-    return cup_drv.cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, pointer) ==
-               CUDA_SUCCESS &&
-           is_managed;
+    return is_managed(pointer);
 }
 
 void cup_submit_doubt(void)

@@ -41,12 +41,24 @@ typedef struct cup_call {
     struct cup_stream *stream; /* NULL: nothing to do at the end */
     struct cup_thread *thread;
     unsigned rule;
-    uint64_t own;       /* newest point that was recorded on this very stream */
+    uint64_t fenced;    /* points that the stream has passed */
     bool must_be_plain; /* a programmatic launch must go without that attribute this time */
 } cup_call_t;
 
 void cup_submit_begin(cup_call_t *call, cup_place_t place, unsigned rule);
 void cup_submit_end(cup_call_t *call, CUresult result);
+
+/*
+ * exact: what was freed before becomes complete, as the native frees had waited for it. False: nothing was open. For calls
+ * that notice (collect_list.h).
+ */
+bool cup_submit_collect(void);
+
+/* There is managed memory, which the CPU uses without a call: frees wait from now on, under exact. */
+void cup_submit_note_managed(void);
+
+/* The address of a module's variable: it may be managed. */
+void cup_submit_note_global(CUdeviceptr pointer);
 
 /* Before the real destroy of a stream. */
 void cup_submit_destroyed(CUstream stream);

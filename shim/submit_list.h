@@ -15,6 +15,7 @@
  */
 #ifndef CUP_SHIM_SUBMIT_LIST_H
 #define CUP_SHIM_SUBMIT_LIST_H
+#include "shim/collect_list.h"
 #include "shim/hook_list.h"
 #include "shim/interop_abi.h"
 
@@ -370,11 +371,14 @@
     CUP_SUBMIT_DOUBT_INTEROP_LIST(X)
 
 /* Every symbol that we export in the driver's name: X(symbol, (parameters), (arguments), ...). */
-#define CUP_EXPORT_LIST(X)  \
-    CUP_HOOK_LIST(X)        \
-    CUP_RESOLVER_LIST(X)    \
-    CUP_SUBMIT_LIST(X)      \
-    CUP_SUBMIT_HAND_LIST(X) \
-    CUP_SUBMIT_DOUBT_LIST(X)
+#define CUP_EXPORT_LIST(X)   \
+    CUP_HOOK_LIST(X)         \
+    CUP_RESOLVER_LIST(X)     \
+    CUP_SUBMIT_LIST(X)       \
+    CUP_SUBMIT_HAND_LIST(X)  \
+    CUP_SUBMIT_DOUBT_LIST(X) \
+    CUP_COLLECT_LIST(X)      \
+    CUP_ASK_LIST(X)          \
+    CUP_MANAGED_LIST(X)
 
 #endif /* CUP_SHIM_SUBMIT_LIST_H */

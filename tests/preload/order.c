@@ -47,7 +47,7 @@ static void reuse(void)
 
     late_fill(busy, block, 50000);
     hand_over(block, next);
-    REQUIRE(cuStreamQuery(busy) == CUDA_ERROR_NOT_READY); /* nobody waited */
+    REQUIRE(softcuda_unfinished() > 0); /* nobody waited */
     REQUIRE(softcuda_calls("cuStreamWaitEvent") == 1);
     REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
 }

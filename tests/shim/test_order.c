@@ -187,7 +187,6 @@ static CUresult fake_wait(CUstream stream, CUevent event, unsigned flags)
                       "a wait for operation %d of stream %d, submitted after the last free",
                       gpu.event[(uintptr_t)event].seen[i], i);
     join(&line->at, &gpu.event[(uintptr_t)event]);
-    line->has_waited = true;
     gpu.waits++;
     return CUDA_SUCCESS;
 }

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * route_collect - the bodies of the entry points that notice what a free leaves undone: the driver's own call, once
+ * there is nothing to notice.
+ */
+#include "shim/drv.h"
+#include "shim/route.h"
+#include "shim/submit.h"
+
+#define X(symbol, params, args)        \
+    CUresult cup_route_##symbol params \
+    {                                  \
+        cup_submit_collect();          \
+        return cup_drv.symbol args;    \
+    }
+CUP_COLLECT_LIST(X)
+#undef X
+
+#define X(symbol, params, args)                                     \
+    CUresult cup_route_##symbol params                              \
+    {                                                               \
+        CUresult result = cup_drv.symbol args;                      \
+                                                                    \
+        if (result == CUDA_ERROR_NOT_READY && cup_submit_collect()) \
+            result = cup_drv.symbol args;                           \
+        return result;                                              \
+    }
+CUP_ASK_LIST(X)
+#undef X
+
+#define X(symbol, params, args)                \
+    CUresult cup_route_##symbol params         \
+    {                                          \
+        CUresult result = cup_drv.symbol args; \
+                                               \
+        if (result == CUDA_SUCCESS && dptr)    \
+            cup_submit_note_global(*dptr);     \
+        return result;                         \
+    }
+CUP_MANAGED_LIST(X)
+#undef X
+
+CUresult cup_route_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
+{
+    CUresult result = cup_drv.cuMemPoolCreate(pool, props);
+
+    if (result == CUDA_SUCCESS && props && props->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED)
+        cup_submit_note_managed();
+    return result;
+}
+
+#define X(symbol, ...) \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(symbol), __typeof__(cup_route_##symbol)), #symbol);
+CUP_COLLECT_LIST(X)
+CUP_ASK_LIST(X)
+CUP_MANAGED_LIST(X)
+#undef X
