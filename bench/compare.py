@@ -44,6 +44,7 @@ PROGRAMS = [
     Program("torch_resnet", ["{python}", "{apps}/torch_resnet.py"], "gpu", NO_CACHING, True),
     Program("pipeline", ["{bench}/pipeline"], "any"),
     Program("streams", ["{bench}/streams"], "any", {}, True),
+    Program("streams-small", ["{bench}/streams", "--least", "4k", "--bytes", "1m", "--groups", "132"], "gpu", {}, True),
     Program("streams-async", ["{bench}/streams", "--async", "1"], "gpu", {}, True),
     Program("sweep", ["{bench}/sweep"], "any"),
     Program("free_latency", ["{bench}/free_latency"], "any"),
@@ -91,6 +92,7 @@ class Machine:
     def __init__(self, options):
         self.soft_lib = os.path.join(options.build, "tests", "softcuda", "lib")
         name, why = (None, "asked for") if options.software else probe()
+        name = name and name.replace("driver for CUDA", f"driver {driver_version()}, CUDA")
         self.is_simulated = name is None
         self.name = name or f"software driver, {why}"
         if self.is_simulated and not os.path.isdir(self.soft_lib):
@@ -119,6 +121,14 @@ def probe():
         return None, "the CUDA driver does not answer"
     text = done.stdout.strip()
     return (text, None) if done.returncode == 0 else (None, text or f"probe: exit code {done.returncode}")
+
+
+def driver_version():
+    try:
+        with open("/proc/driver/nvidia/version", encoding="utf-8") as file:
+            return re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)", file.read()).group(1)
+    except (OSError, AttributeError):
+        return "of unknown version"
 
 
 def join_path(first, rest):
@@ -295,9 +305,17 @@ def commit_text():
         return "unknown"
 
 
+def command_text():
+    """As it was given, with the variables that reach the preloaded runs; without the name of the file."""
+    words = [word for before, word in zip([""] + sys.argv, sys.argv) if before != "--csv" or word.startswith("-")]
+    variables = [f"{name}={value}" for name, value in sorted(os.environ.items())
+                 if name.startswith("CUPOLA_") and name != "CUPOLA_STATS"]
+    return shlex.join([*variables, "bench/compare.py", *words[1:]])
+
+
 def write_csv(path, rows, machine, options):
     with open(path, "w", newline="", encoding="utf-8") as file:
-        file.write(f"# command: {shlex.join(['bench/compare.py', *sys.argv[1:]])}\n")
+        file.write(f"# command: {command_text()}\n")
         file.write(f"# machine: {machine.name}; {platform.machine()}, {os.cpu_count()} CPUs\n")
         file.write(f"# date: {datetime.date.today().isoformat()}; commit: {commit_text()}; rounds: {options.rounds}\n")
         kind = "simulated, not a GPU's" if machine.is_simulated else "seconds, medians of the rounds"

@@ -4,8 +4,8 @@
  * the others with dlsym, as Python's ctypes and many plug-ins do. Only allocation differs further: the
  * CUDART door calls cudaMalloc and cudaFree, which reach the driver by cuGetProcAddress. Kernels come from
  * the fat binary in the program; a driver that calls it an invalid image is asked for its built-in kernels
- * instead (the software driver). Counts are atomic, everything else is written by dev_open() and
- * dev_open_peers() alone.
+ * instead (the software driver). Counts are atomic, everything else is written by dev_open(),
+ * dev_open_peers() and dev_limit_groups() alone.
  */
 #include "dev.h"
 #include "image.h"
@@ -374,10 +374,18 @@ static void launch_shape(CUfunction kernel, shape_t shape, void **parameters, CU
 
 /* 132 x 256 threads are resident together on the GPUs of today, or take turns on smaller ones: kernels
  * stride. */
+static unsigned groups_max = 132;
+
+void dev_limit_groups(unsigned groups)
+{
+    groups_max = groups;
+}
+
 static void launch(CUfunction kernel, uint64_t bytes, void **parameters, CUstream stream)
 {
     uint64_t groups = bytes / (8 * 256) + 1;
-    launch_shape(kernel, (shape_t){groups < 132 ? (unsigned)groups : 132, 1, false}, parameters, stream);
+    unsigned width = groups < groups_max ? (unsigned)groups : groups_max;
+    launch_shape(kernel, (shape_t){width, 1, false}, parameters, stream);
 }
 
 void dev_fill(CUdeviceptr block, uint64_t bytes, uint64_t seed, CUstream stream)

@@ -52,6 +52,11 @@
     X(cuStreamQuery, (CUstream stream), (stream))                                                            \
     X(cuStreamQuery_ptsz, (CUstream stream), (stream))
 
+/* WAIT: returns when the work of a stream is done: X(symbol, (parameters), (arguments), place). */
+#define CUP_WAIT_LIST(X)                                                                                     \
+    X(cuStreamSynchronize, (CUstream stream), (stream), CUP_ON(stream))                                      \
+    X(cuStreamSynchronize_ptsz, (CUstream stream), (stream), CUP_ON_PTSZ(stream))
+
 #define CUP_MANAGED_LIST(X)                                                                                  \
     X(cuMemAllocManaged, (CUdeviceptr *dptr, size_t size, unsigned int flags), (dptr, size, flags))          \
     X(cuModuleGetGlobal_v2, (CUdeviceptr *dptr, size_t *size, CUmodule module, const char *name),            \

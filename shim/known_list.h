@@ -84,8 +84,8 @@
     K(cuStreamGetDevice) K(cuStreamGetDevice_ptsz) K(cuStreamGetFlags) K(cuStreamGetFlags_ptsz)             \
     K(cuStreamGetGreenCtx) K(cuStreamGetId) K(cuStreamGetId_ptsz) K(cuStreamGetPriority)                    \
     K(cuStreamGetPriority_ptsz) K(cuStreamIsCapturing) K(cuStreamIsCapturing_ptsz)         \
-    K(cuStreamSetAttribute) K(cuStreamSetAttribute_ptsz) K(cuStreamSynchronize)       \
-    K(cuStreamSynchronize_ptsz) K(cuStreamUpdateCaptureDependencies)                                        \
+    K(cuStreamSetAttribute) K(cuStreamSetAttribute_ptsz)       \
+    K(cuStreamUpdateCaptureDependencies)                                        \
     K(cuStreamUpdateCaptureDependencies_ptsz) K(cuStreamUpdateCaptureDependencies_v2)                       \
     K(cuStreamUpdateCaptureDependencies_v2_ptsz) K(cuStreamWaitEvent) K(cuStreamWaitEvent_ptsz)             \
     /* events */                                                                                            \

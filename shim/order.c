@@ -35,6 +35,9 @@
  * starts with "several busy"; where that meets a capture, frees are not marked (cup_order_can_close) and their
  * blocks wait until they are complete.
  *
+ * What the program itself has waited for needs no point: a stream that it synchronised, and to which nobody has begun to
+ * submit since, is left out (idle.h). A loop that waits for each result costs nothing here.
+ *
  * A destroyed stream's handle comes back as another one, not ordered behind the old one's work (measured: 200 of 200):
  * its entry has passed nothing then, owns no point, and the context counts as several busy.
  *
@@ -57,6 +60,7 @@
 #include "allocator/meta.h"
 #include "shim/capture.h"
 #include "shim/drv.h"
+#include "shim/idle.h"
 #include "shim/stat.h"
 #include "shim/stream_set.h"
 #include <time.h>
@@ -449,6 +453,7 @@ typedef struct work {
     cup_stream_t *stream[2 * CUP_STREAM_SET_MAX];
     int count;
     bool is_several;
+    bool is_settled; /* a stream that had passed the newest point is idle: what that covers is done */
 } work_t;
 
 static void include(work_t *work, cup_stream_t *stream)
@@ -596,7 +601,10 @@ static CUresult record_work(cup_order_t *order, const cup_thread_t *self, const 
     return record_nothing(order, point);
 }
 
-/* Nothing was submitted since the newest point: that stands for the new number, too. */
+/*
+ * Nothing was submitted since the newest point, or the program has waited for it: that stands for the new number, too. A
+ * stream that had passed it and is idle makes it complete.
+ */
 static bool relabel_locked(cup_order_t *order, const work_t *work, cup_point_t number, bool is_loose)
 {
     point_t *newest = newest_locked(order);
@@ -604,6 +612,11 @@ static bool relabel_locked(cup_order_t *order, const work_t *work, cup_point_t n
     if (work->is_several || work->count > 0 || newest->number == 0)
         return false;
     newest->number = number;
+    newest->is_settled |= work->is_settled;
+    if (newest->is_settled) { /* as all before it */
+        order->head = (order->head + order->count) % RING;
+        order->count = 0;
+    }
     newest->is_loose &= is_loose;
     note_must_locked(order, newest);
     if (order->count == 0)
@@ -615,6 +628,7 @@ static bool relabel_locked(cup_order_t *order, const work_t *work, cup_point_t n
 /* Step b: what the point must cover, and of that what may be submitted after it is recorded. */
 static void gather_locked(cup_order_t *order, const cup_thread_t *self, work_t *out_work, work_t *out_calls)
 {
+    cup_point_t newest = atomic_load_explicit(&order->point, memory_order_relaxed);
     cup_stream_t *busy[CUP_STREAM_SET_MAX];
     int count;
 
@@ -622,7 +636,10 @@ static void gather_locked(cup_order_t *order, const cup_thread_t *self, work_t *
     out_work->is_several = cup_stream_set_take(&order->busy, busy, &count);
     include_calls(order, self, out_calls);
     for (int i = 0; i < count; i++)
-        include(out_work, busy[i]);
+        if (!cup_idle_is(busy[i]))
+            include(out_work, busy[i]);
+        else
+            out_work->is_settled |= has_passed(order, busy[i], newest);
     for (int i = 0; i < out_calls->count; i++)
         include(out_work, out_calls->stream[i]);
     out_work->is_several |= out_calls->is_several || !follows(order);
@@ -775,29 +792,69 @@ static void pass_must(cup_order_t *order, cup_stream_t *stream)
     }
     if (result != CUDA_SUCCESS)
         return;
-    atomic_fetch_add_explicit(&stream->fenced, 1, memory_order_relaxed);
+    if (!point.is_settled)
+        atomic_fetch_add_explicit(&stream->fenced, 1, memory_order_relaxed);
     atomic_store_explicit(&stream->passed[order->slot], point.number, memory_order_release);
+}
+
+/* The busy streams that can be named; false: there are others. */
+static bool copy_busy(cup_order_t *order, work_t *out_work)
+{
+    cup_lock_acquire(&order->lock);
+    for (int i = 0; i < CUP_STREAM_SET_MAX; i++) {
+        cup_stream_t *stream = atomic_load(&order->busy.member[i]);
+
+        if (stream && stream->kind == CUP_STREAM_HANDLE)
+            include(out_work, stream);
+        else if (stream)
+            out_work->is_several = true;
+    }
+    cup_lock_release(&order->lock);
+    return !out_work->is_several && !atomic_load(&order->busy.is_several);
+}
+
+/*
+ * No point could be closed for what was freed: the host waits, as the native free had. While a capture is in progress the
+ * context can't be waited for (measured), so each stream is, and what the newest point covers.
+ */
+static void wait_on_host(cup_order_t *order)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    work_t work = {.count = 0};
+    bool is_known = copy_busy(order, &work);
+
+    CUP_STAT_ADD(waits, 1);
+    cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
+    for (int i = 0; i < work.count; i++)
+        is_known &= cup_drv.cuStreamSynchronize(work.stream[i]->handle) == CUDA_SUCCESS;
+    if (!is_known)
+        in_context(order->ctx, synchronize,
+                   NULL); /* it may refuse: then so does the program's own call, or nothing helps */
+    cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
+    cup_order_wait(order, atomic_load(&order->point));
 }
 
 /*
  * A capture keeps context records off, and another thread is in a call on a stream of its own: it will be over soon. If
- * not, bytes come first: the record spoils the capture, and the program is told so by its code. One thread alone
- * does not get here (cup_order_can_close).
+ * not, the record spoils the capture, and the program is told so by its code. One thread alone does not get here
+ * (cup_order_can_close).
  */
 static void close_marked(cup_order_t *order, cup_thread_t *self)
 {
     const struct timespec pause = {0, 50000};
-    CUresult result = CUDA_SUCCESS;
+    CUresult result = NOT_NOW;
 
-    for (int tries = 0; tries <= SPOIL_TRIES; tries++) {
+    for (int tries = 0; result == NOT_NOW && tries <= SPOIL_TRIES; tries++) {
+        if (tries > 0)
+            nanosleep(&pause, NULL);
+        result = CUDA_SUCCESS;
         cup_lock_acquire(&order->lock);
         if (atomic_load(&order->dirty) != 0)
             result = close_locked(order, self, false, tries == SPOIL_TRIES);
         cup_lock_release(&order->lock);
-        if (result != NOT_NOW)
-            return;
-        nanosleep(&pause, NULL);
     }
+    if (result != CUDA_SUCCESS)
+        wait_on_host(order);
 }
 
 static void pass(cup_order_t *order, cup_stream_t *stream, cup_thread_t *self)
@@ -872,7 +929,7 @@ void cup_order_note_busy(cup_stream_t *stream)
 {
     cup_order_t *order = atomic_load_explicit(&stream->order, memory_order_acquire);
 
-    atomic_fetch_add_explicit(&stream->begun, stream->kind == CUP_STREAM_THREADS_OWN, memory_order_relaxed);
+    atomic_fetch_add(&stream->begun, 1);
     if (order)
         cup_stream_set_add(&order->busy, stream);
 }
@@ -1011,7 +1068,9 @@ static CUresult pay_stream(cup_order_t *order, cup_stream_t *stream)
 
     if (made == atomic_load(&stream->host_paid))
         return CUDA_SUCCESS;
-    if (atomic_load(&stream->is_host_open)) {
+    if (cup_idle_is(stream)) {
+        result = CUDA_SUCCESS;
+    } else if (atomic_load(&stream->is_host_open)) {
         result = ask_stream(order, stream);
         if (result == CUDA_ERROR_NOT_READY)
             cup_order_seal_host(stream);

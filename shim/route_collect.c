@@ -4,6 +4,7 @@
  * there is nothing to notice.
  */
 #include "shim/drv.h"
+#include "shim/idle.h"
 #include "shim/route.h"
 #include "shim/submit.h"
 
@@ -26,6 +27,19 @@ CUP_COLLECT_LIST(X)
         return result;                                              \
     }
 CUP_ASK_LIST(X)
+#undef X
+
+#define X(symbol, params, args, place)              \
+    CUresult cup_route_##symbol params              \
+    {                                               \
+        cup_idle_t idle = cup_submit_look((place)); \
+        CUresult result = cup_drv.symbol args;      \
+                                                    \
+        if (result == CUDA_SUCCESS)                 \
+            cup_idle_note(&idle);                   \
+        return result;                              \
+    }
+CUP_WAIT_LIST(X)
 #undef X
 
 #define X(symbol, params, args)                \
@@ -53,5 +67,6 @@ CUresult cup_route_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *pro
     _Static_assert(__builtin_types_compatible_p(__typeof__(symbol), __typeof__(cup_route_##symbol)), #symbol);
 CUP_COLLECT_LIST(X)
 CUP_ASK_LIST(X)
+CUP_WAIT_LIST(X)
 CUP_MANAGED_LIST(X)
 #undef X

@@ -35,8 +35,9 @@ typedef struct cup_stream {
     _Atomic uint64_t fenced;    /* points passed, of any context */
     _Atomic uint64_t plain;     /* of these, how many an operation without programmatic overlap came after */
     _Atomic(CUevent) tail;      /* of a thread's own: after its work so far, while captures are in progress */
-    _Atomic uint64_t begun;     /* likewise: calls that submit to it */
-    _Atomic uint64_t tailed;    /* of these, how many the tail comes after */
+    _Atomic uint64_t begun;     /* calls that began to submit to it */
+    _Atomic uint64_t idle_at;   /* of these, how many were done when the program had waited for it (idle.h) */
+    _Atomic uint64_t tailed;    /* of `begun`, how many the tail comes after */
     _Atomic(CUevent)
         host_event; /* after operations that touch host memory, once something else was put behind them */
     _Atomic bool

@@ -8,6 +8,7 @@
 #include "shim/capture.h"
 #include "shim/drv.h"
 #include "shim/gate.h"
+#include "shim/idle.h"
 #include "shim/order.h"
 #include "shim/stat.h"
 #include "shim/stream.h"
@@ -48,6 +49,12 @@ static void begin(cup_call_t *call, cup_place_t place)
     if (call->rule & CUP_SUBMIT_EVERYWHERE)
         cup_order_note_others_busy(stream);
     cup_order_note_busy(stream);
+    if (call->rule & CUP_SUBMIT_BLOCKING) {
+        cup_idle_t idle = cup_idle_look(stream, thread);
+
+        call->is_alone = idle.stream != NULL;
+        call->begun = idle.begun;
+    }
     if (!(call->rule & CUP_SUBMIT_HOST) && atomic_load_explicit(&stream->is_host_open, memory_order_relaxed))
         cup_order_seal_host(stream);
     call->fenced = atomic_load_explicit(&stream->fenced, memory_order_relaxed);
@@ -97,6 +104,8 @@ void cup_submit_end(cup_call_t *call, CUresult result)
     if (result == CUDA_SUCCESS) {
         note_plain(call);
         note_after(call);
+        if (call->is_alone)
+            cup_idle_note(&(cup_idle_t){call->stream, call->begun});
     }
     atomic_store_explicit(&call->thread->incall, 0, memory_order_release);
 }
@@ -111,6 +120,20 @@ void cup_submit_destroyed(CUstream handle)
     if (stream)
         cup_order_stream_ends(stream);
     cup_gate_leave();
+}
+
+cup_idle_t cup_submit_look(cup_place_t place)
+{
+    cup_idle_t idle = {NULL, 0};
+    cup_thread_t *thread;
+
+    if (!cup_order_is_followed() || !cup_gate_enter(false))
+        return idle;
+    thread = cup_stream_thread();
+    if (thread)
+        idle = cup_idle_look(cup_stream_find(place, thread), thread);
+    cup_gate_leave();
+    return idle;
 }
 
 bool cup_submit_collect(void)

@@ -41,7 +41,9 @@ typedef struct cup_call {
     struct cup_stream *stream; /* NULL: nothing to do at the end */
     struct cup_thread *thread;
     unsigned rule;
-    uint64_t fenced;    /* points that the stream has passed */
+    uint64_t fenced; /* points that the stream has passed */
+    uint64_t begun;  /* blocking calls: as in idle.h */
+    bool is_alone;
     bool must_be_plain; /* a programmatic launch must go without that attribute this time */
 } cup_call_t;
 
@@ -53,6 +55,9 @@ void cup_submit_end(cup_call_t *call, CUresult result);
  * that notice (collect_list.h).
  */
 bool cup_submit_collect(void);
+
+/* Before a call that waits for a stream: what can be said of it afterwards (idle.h). */
+struct cup_idle cup_submit_look(cup_place_t place);
 
 /* There is managed memory, which the CPU uses without a call: frees wait from now on, under exact. */
 void cup_submit_note_managed(void);

@@ -379,6 +379,7 @@
     CUP_SUBMIT_DOUBT_LIST(X) \
     CUP_COLLECT_LIST(X)      \
     CUP_ASK_LIST(X)          \
+    CUP_WAIT_LIST(X)         \
     CUP_MANAGED_LIST(X)
 
 #endif /* CUP_SHIM_SUBMIT_LIST_H */

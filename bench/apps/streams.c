@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * streams - pipelines on several streams, by one thread and by several, each block tagged and checked.
- * Usage:      streams [--rounds N] [--bytes N] [--async 0]
+ * Usage:      streams [--rounds N] [--least N] [--bytes N] [--groups N] [--async 0]
+ *             --least, --bytes: of blocks, evenly over the doublings between them. --groups: of a kernel.
  *             --async 1: stream-ordered memory whose pool gives nothing back, as an author can do who
  *             rewrites the program.
  * What:       four models, a line each: 1x4 and 4x4, threads x streams in turn; runs-1 and runs-3, threads
@@ -9,6 +10,12 @@
  *             block, fills it, and verifies and frees the one that its stream filled LIVE rounds before. A
  *             stream is waited for every WAIT_EACH rounds, as ordinary programs do; a free never is waited
  *             for on purpose.
+ * Models:     items that go through a pipeline: a frame, a batch of images, the activations of a layer take
+ *             a buffer of 256 KiB to 8 MiB each, and a kernel goes over it to write it and one to read it. It
+ *             takes a quarter of the GPU (33 of the 132 groups that an H200 runs side by side, one on each
+ *             multiprocessor): several streams are worth having only where one leaves room for the others.
+ *             So kernels take microseconds to some tens of them. With --least 4k --bytes 1m --groups 132
+ *             most kernels are shorter than their launch: what is measured then is three launches.
  * Not here:   anything that knows about cupola.
  * Invariants: sizes and contents depend on model, thread and round alone, so every run must print the same
  *             hash. A word that is not its owner's fails the run.
@@ -28,8 +35,7 @@
 #define RUN_MAX     60
 #define WAIT_EACH   32
 #define HEAD_BYTES  UINT64_C(4096) /* of each block, hashed */
-#define MIN_LOG2    12
-#define PASSES      4 /* the first warms up */
+#define PASSES      4              /* the first warms up */
 
 typedef struct model {
     const char *name;
@@ -41,7 +47,7 @@ static const model_t models[] = {
     {"1x4", 1, false}, {"4x4", 4, false}, {"runs-1", 1, true}, {"runs-3", 3, true}};
 #define MODELS (sizeof models / sizeof models[0])
 
-static uint64_t rounds, max_bytes, is_async;
+static uint64_t rounds, least_bytes, max_bytes, groups, is_async;
 
 /* A stream and what is live on it: round number r in slot r % LIVE. */
 typedef struct lane {
@@ -60,12 +66,12 @@ typedef struct worker {
     bool has_runs;
 } worker_t;
 
-/* Evenly over the doublings from 4 KiB to max_bytes, a multiple of 8. */
+/* Evenly over the doublings from least_bytes to max_bytes, a multiple of 8. */
 static uint64_t tag_bytes(uint64_t tag)
 {
     uint64_t random = hash_word(HASH_START, tag);
-    uint64_t octaves = 63 - (uint64_t)__builtin_clzll(max_bytes) - MIN_LOG2;
-    uint64_t low = UINT64_C(1) << (MIN_LOG2 + random % octaves);
+    uint64_t octaves = 63 - (uint64_t)__builtin_clzll(max_bytes / least_bytes);
+    uint64_t low = least_bytes << random % octaves;
     return low + (((random >> 8) % low) & ~UINT64_C(7));
 }
 
@@ -184,17 +190,34 @@ static void run_model(const model_t *model, worker_t *workers)
     dev_report(name, dev_median(times + 1, PASSES - 1), PASSES - 1, hash);
 }
 
+/* The software driver runs kernels on the CPU: smaller blocks there. */
+static void fill_in_options(void)
+{
+    bool is_simulated = dev_is_simulated();
+    rounds = rounds ? rounds : is_simulated ? 100 : 1000;
+    least_bytes = (least_bytes ? least_bytes : is_simulated ? 4 << 10 : 256 << 10) & ~UINT64_C(7);
+    max_bytes = max_bytes ? max_bytes : is_simulated ? 64 << 10 : 8 << 20;
+    groups = groups ? groups : 33;
+    if (least_bytes == 0 || max_bytes / 2 < least_bytes || groups > 1024) {
+        fputs("streams: --least is at least 8 and at most half of --bytes, --groups at most 1024\n", stderr);
+        exit(2);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static worker_t workers[THREADS_MAX];
-    const dev_option_t options[] = {{"--rounds", &rounds}, {"--bytes", &max_bytes}, {"--async", &is_async}};
-    dev_options(argc, argv, options, 3);
+    const dev_option_t options[] = {{"--rounds", &rounds},
+                                    {"--least", &least_bytes},
+                                    {"--bytes", &max_bytes},
+                                    {"--groups", &groups},
+                                    {"--async", &is_async}};
+    dev_options(argc, argv, options, sizeof options / sizeof options[0]);
     dev_open();
+    fill_in_options();
+    dev_limit_groups((unsigned)groups);
     if (is_async)
         dev_open_async();
-    rounds = rounds ? rounds : dev_is_simulated() ? 100 : 1000;
-    max_bytes = max_bytes ? max_bytes : dev_is_simulated() ? 64 << 10 : 1 << 20;
-    max_bytes = max_bytes < (2 << MIN_LOG2) ? 2 << MIN_LOG2 : max_bytes;
     for (unsigned i = 0; i < THREADS_MAX; i++) {
         workers[i].words = dev_alloc(16 * STREAMS);
         for (unsigned lane = 0; lane < STREAMS; lane++)

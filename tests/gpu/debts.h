@@ -64,7 +64,6 @@
     X("hang-persistent", hang_persistent)                       \
     X("hang-host-function", hang_host_function)                 \
     X("hang-queue", hang_queue)                                 \
-    X("hang-full-queue", hang_full_queue)                       \
     X("hang-two-threads", hang_two_threads)                     \
     /* two devices */                                           \
     X("peer-kernel", peer_kernel)                               \

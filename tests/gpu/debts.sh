@@ -4,15 +4,15 @@
 #   native                       without a shim
 #   exact overlap deferred sync  under it with that CUPOLA_FREE; every allocation must have been the pool's
 #   none                         under a shim that keeps nothing
-# A cell "kept" must be kept; "-" is not promised and may be either, "todo" is promised and not built yet; "lost" must be
-# lost in one of five runs, or the case could not fail. A case that hangs is lost. One line each: the cell, and what the
-# program saw. Exit 77 without a driver.
+# A cell "kept" must be kept; "-" is not promised and may be either, "todo" is promised and not built yet, "hung" hangs on
+# a GPU; "lost" must be lost in one of five runs, or the case could not fail. A case that hangs is lost. One line each: the
+# cell, and what the program saw. DEBTS_JOBS=N: so many at once; those that may hang go alone. Exit 77 without a driver.
 set -u
 debts=$1 expected=$2 column=$3 shim=${4:+$(realpath "$4")}
 here=$(cd "$(dirname "$0")" && pwd)
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
-failed=0 absent=0 count=0
+jobs=${DEBTS_JOBS:-1}
 HUNG=142 # SIGALRM, as a shell tells it
 
 field=0
@@ -32,7 +32,7 @@ run() { # NAME
 
 # Sets what the program saw.
 try() { # NAME
-    out=$(run "$1" 2>"$dir/err" </dev/null)
+    out=$(run "$1" 2>"$dir/$1.err" </dev/null)
     code=$?
     note=
     case $code in
@@ -43,28 +43,45 @@ try() { # NAME
     esac
 }
 
-rows=$(grep -v -e '^#' -e '^case ' -e '^$' "$expected")
-diff <("$debts") <(awk '{ print $1 }' <<<"$rows") || { echo "not the cases of $expected"; exit 1; }
-
-while read -ra row; do
-    name=${row[0]} cell=${row[$field]}
-    [ $column = none ] && [ "$cell" = - ] && continue
+judge() { # NAME CELL: prints
+    local verdict=
     for tries in 1 2 3 4 5; do
-        try "$name"
-        [ "$cell/$saw" = lost/kept ] || break
+        try "$1"
+        [ "$2/$saw" = lost/kept ] || break
     done
-    [ "$saw" = absent ] && absent=$((absent + 1))
-    count=$((count + 1))
-    case $cell/$saw in
-    kept/kept | lost/lost | -/kept | -/lost | todo/kept | todo/lost | */absent) verdict= ;;
-    *)
-        verdict='   WRONG'
-        failed=$((failed + 1))
-        ;;
+    case $2/$saw in
+    kept/kept | lost/lost | */absent | -/kept | -/lost | todo/kept | todo/lost | hung/kept | hung/lost) ;;
+    *) verdict='   WRONG' ;;
     esac
-    printf '%-24s %-5s %s%s%s\n' "$name" "$cell" "$saw" "$note" "$verdict"
-    [ -z "$verdict" ] || { echo "$out"; cat "$dir/err"; }
+    printf '%-24s %-5s %s%s%s\n' "$1" "$2" "$saw" "$note" "$verdict"
+    [ -z "$verdict" ] || { echo "$out"; cat "$dir/$1.err"; }
+}
+
+rows=$(grep -v -e '^#' -e '^case ' -e '^$' "$expected" | awk -v at=$((field + 1)) '{ print $1, $at }')
+[ $column = none ] && rows=$(grep -v ' -$' <<<"$rows")
+diff <("$debts") <(grep -v -e '^#' -e '^case ' -e '^$' "$expected" | awk '{ print $1 }') ||
+    { echo "not the cases of $expected"; exit 1; }
+
+while read -r name cell; do
+    if [[ $name = hang-* ]]; then
+        wait
+        judge "$name" "$cell" >"$dir/$name.seen"
+        continue
+    fi
+    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do
+        wait -n
+    done
+    judge "$name" "$cell" >"$dir/$name.seen" &
 done <<<"$rows"
-[ $absent -lt $count ] || exit 77
+wait
+
+while read -r name cell; do
+    cat "$dir/$name.seen"
+done <<<"$rows" | tee "$dir/all"
+tell() { # REGEX
+    grep -cE "^[a-z0-9-]+ +(kept|lost|hung|todo|-) +$1" "$dir/all"
+}
+count=$(tell '.*') absent=$(tell absent) failed=$(tell '.* WRONG$')
+[ "$absent" -lt "$count" ] || exit 77
 echo "$column: $count cases, $absent absent, $failed wrong"
-[ $failed -eq 0 ]
+[ "$failed" -eq 0 ]

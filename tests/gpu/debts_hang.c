@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How: programs that natively end: a kernel waits for something that its program does only after an
- * allocation, or after a launch, that must not wait for that kernel. Ended by SIGALRM where they hang
- * (debts.c).
+ * How: programs that natively end, but for the last of one device: a kernel waits for something that its
+ * program does only after an allocation, or after a launch, that must not wait for that kernel. Ended by
+ * SIGALRM where they hang (debts.c).
  */
 #include "tests/gpu/debts.h"
 #include <pthread.h>
@@ -129,39 +129,6 @@ bool debts_run_hang_queue(void)
     return debts_is_device(x, DEBTS_NEW);
 }
 
-static int g_launches;
-
-static void *launch_many(void *stream)
-{
-    dev_join();
-    for (int i = 0; i < 1100; i++) {
-        dev_spin(1, stream);
-        __atomic_fetch_add(&g_launches, 1, __ATOMIC_RELAXED);
-    }
-    return NULL;
-}
-
-/* More than fit: another thread hangs in its launch, this one allocates. */
-bool debts_run_hang_full_queue(void)
-{
-    CUstream full = dev_stream();
-    int before = -1, launches = 0;
-    pthread_t thread;
-
-    leave_debt(full);
-    debts_wait_for_flag(full);
-    pthread_create(&thread, NULL, launch_many, full);
-    while (launches != before || launches == 0) { /* until it stands still, or has launched all */
-        before = launches;
-        usleep(50000);
-        launches = __atomic_load_n(&g_launches, __ATOMIC_RELAXED);
-    }
-    allocate_some();
-    debts_raise_flag();
-    pthread_join(thread, NULL);
-    return cuCtxSynchronize() == CUDA_SUCCESS;
-}
-
 static void *raise_later(void *stream)
 {
     dev_join();
@@ -170,7 +137,7 @@ static void *raise_later(void *stream)
     return NULL;
 }
 
-/* Natively this thread waits in its free, and the other one's kernel ends the wait. */
+/* Another thread's kernel would end the wait of this one's free. Natively that thread can't launch meanwhile. */
 bool debts_run_hang_two_threads(void)
 {
     CUstream first = dev_stream(), second = dev_stream();

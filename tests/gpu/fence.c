@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fence - the fence check: is memory that changes hands ever touched too early, or too late?
- * Usage:      fence [--threads 4] [--streams 2] [--lifetimes N] [--bytes-max N] [--seed 1] [--kind 0]
+ * Usage:      fence [--threads 4] [--streams 3] [--lifetimes N] [--bytes-max N] [--seed 1] [--kind 0]
  *             [--delay-us N] [--depth N] [--devices 1] [--blas 0]
  *             --streams: made by each thread, beside legacy and per-thread. --kind: of last users, only
  *             that one (1 is the first of FENCE_KIND_LIST). --depth: groups between two waits of a thread.
- *             --bytes-max: one block in WIDE_ONE_IN is drawn up to there, the others up to 1 MiB (256 KiB
- *             on the software driver), all of them evenly over doublings.
+ *             --bytes-max: one block in WIDE_ONE_IN is drawn up to there, the others up to 2 MiB (1 MiB on
+ *             the software driver), all of them evenly over doublings.
  * What:       a lifetime is a block: filled with a hash of its seed and the offset by a kernel, verified by one
- *             on the stream of its last user, freed without any synchronisation by this thread or another;
- *             what is allocated next has often the same, the half or the joint size, and is filled at once on
- *             the stream that was idle longest. Natively the free waits, so no word can be wrong. Threads and
- *             their streams come and go.
+ *             on the stream of its last user, freed without any synchronisation by this thread or another.
+ *             What is allocated next is in turn many parts of what was freed, and few blocks of joint sizes;
+ *             it is filled at once on the stream that was idle longest. Natively the free waits, so no word
+ *             can be wrong. Threads and their streams come and go. A long run says on stderr how far it is.
  * Not here:   kinds of last users (fence_use.c), the shares (fence_shares.c).
  * Exit code:  1 for a wrong word, a violation that the software driver saw, or, under libcupola.so, from
  *             BAR_LIFETIMES (and BAR_OF_THREAD a thread) on and with all kinds, shares that show too
@@ -31,6 +31,7 @@
 #define WIDE_ONE_IN   64
 #define BAR_LIFETIMES 10000
 #define BAR_OF_THREAD 2000 /* each thread begins with memory that nobody had */
+#define PROGRESS_S    5
 #define MIN_BYTES     UINT64_C(512)
 #define SPAN_BYTES    (UINT64_C(32) << 10)
 
@@ -58,29 +59,44 @@ static uint64_t draw_between(fence_worker_t *worker, uint64_t least, uint64_t ma
     return cup_rng_below(&worker->rng, 8) ? low + (cup_rng_below(&worker->rng, low) & ~UINT64_C(7)) : low;
 }
 
-/* Two of three are large enough for allocators to cut and join them; small ones stay in slabs. */
+/* Four of five are large enough for allocators to cut and join them; small ones stay in slabs. */
 static uint64_t draw_fresh(fence_worker_t *worker)
 {
     if (cup_rng_below(&worker->rng, WIDE_ONE_IN) == 0)
         return draw_between(worker, MIN_BYTES, options.bytes_max);
-    return draw_between(worker, cup_rng_below(&worker->rng, 3) ? SPAN_BYTES : MIN_BYTES, mid_max);
+    return draw_between(worker, cup_rng_below(&worker->rng, 5) ? SPAN_BYTES : MIN_BYTES, mid_max);
 }
 
-/* Of the block freed last at that place, or near it: what an allocator would serve from the same memory. */
-static uint64_t draw_bytes(fence_worker_t *worker, unsigned place)
+/* One third to one sixteenth of the largest block of the group freed last: seldom as large as any hole. */
+static uint64_t draw_part(fence_worker_t *worker)
+{
+    uint64_t largest = 0;
+    for (unsigned i = 0; i < DEV_BATCH_MAX; i++)
+        if (worker->recent[i] > largest && worker->recent[i] <= mid_max)
+            largest = worker->recent[i];
+    uint64_t part = largest >> (1 + cup_rng_below(&worker->rng, 3));
+    if (part < SPAN_BYTES)
+        return draw_fresh(worker);
+    return (part - cup_rng_below(&worker->rng, part / 3)) & ~UINT64_C(7);
+}
+
+/* The joint size of two blocks freed last, side by side perhaps. */
+static uint64_t draw_joint(fence_worker_t *worker, unsigned place)
 {
     uint64_t bytes = worker->recent[place], next = worker->recent[(place + 1) % DEV_BATCH_MAX];
-    uint64_t half = (bytes / 2) & ~UINT64_C(7);
-    switch (cup_rng_below(&worker->rng, 5)) {
+    return bytes && next && bytes + next <= mid_max ? bytes + next : draw_fresh(worker);
+}
+
+static uint64_t draw_bytes(fence_worker_t *worker, unsigned place)
+{
+    uint64_t bytes = worker->recent[place];
+    switch (cup_rng_below(&worker->rng, 8)) {
     case 0:
         return bytes && bytes <= mid_max ? bytes : draw_fresh(worker);
     case 1:
-    case 2:
-        return half >= SPAN_BYTES ? half : draw_fresh(worker);
-    case 3:
-        return bytes && next && bytes + next <= mid_max ? bytes + next : draw_fresh(worker);
-    default:
         return draw_fresh(worker);
+    default:
+        return worker->is_cutting ? draw_part(worker) : draw_joint(worker, place);
     }
 }
 
@@ -119,8 +135,9 @@ static fence_group_t *begin_group(fence_worker_t *worker)
     bool is_programmatic = worker->fill_at_once >= 0;
     group->stream = is_programmatic ? (unsigned)worker->fill_at_once : draw_stream(worker);
     group->stream_id = worker->streams[group->stream].id;
-    group->batch.count = 1 + cup_rng_below(&worker->rng, group_max);
     worker->fill_at_once = -1;
+    worker->is_cutting = !worker->is_cutting;
+    group->batch.count = 1 + cup_rng_below(&worker->rng, worker->is_cutting ? group_max : group_max / 3);
     for (unsigned i = 0; i < group->batch.count; i++) {
         dev_block_t *block = &group->batch.blocks[i];
         block->bytes = draw_bytes(worker, i);
@@ -192,10 +209,12 @@ static void use_some_group(fence_worker_t *worker)
 
 static void end_all_groups(fence_worker_t *worker)
 {
-    for (unsigned i = 0; i < FENCE_LIVE; i++)
-        if (worker->live[i])
-            end_group(worker, worker->live[i]);
-    memset(worker->live, 0, sizeof worker->live);
+    for (unsigned i = 0; i < FENCE_LIVE; i++) {
+        fence_group_t *group = worker->live[i];
+        worker->live[i] = NULL; /* it is not to be moved any more: use_destroyed() */
+        if (group)
+            end_group(worker, group);
+    }
     for (unsigned i = 0; i < CELLS; i++) {
         fence_group_t *group = __atomic_exchange_n(&cells[worker->device][i], NULL, __ATOMIC_ACQ_REL);
         if (group)
@@ -270,7 +289,7 @@ static void open_workers(void)
 {
     for (unsigned i = 0; i < options.threads; i++) {
         fence_worker_t *worker = &workers[i];
-        uint64_t slot_bytes = dev_is_simulated() ? 64 << 10 : 256 << 10;
+        uint64_t slot_bytes = dev_is_simulated() ? 64 << 10 : 1 << 20;
         worker->rng.state = options.seed * THREADS_MAX + i;
         worker->device = i % (unsigned)options.devices;
         worker->other_device = (i + 1) % (unsigned)options.devices;
@@ -294,16 +313,16 @@ static void fill_in_options(void)
 {
     bool is_simulated = dev_is_simulated();
     options.threads = options.threads ? options.threads : 4;
-    options.streams = options.streams ? options.streams : 2;
+    options.streams = options.streams ? options.streams : 3;
     options.lifetimes = options.lifetimes ? options.lifetimes : is_simulated ? 2000 : 200000;
     options.bytes_max = options.bytes_max ? options.bytes_max : is_simulated ? 1 << 20 : UINT64_C(1) << 30;
     options.seed = options.seed ? options.seed : cup_rng_seed(1);
     options.delay_us = options.delay_us ? options.delay_us : is_simulated ? 300 : 20;
     options.depth = options.depth ? options.depth : 16;
     options.devices = options.devices ? options.devices : 1;
-    mid_max = is_simulated ? 256 << 10 : 1 << 20;
+    mid_max = is_simulated ? 1 << 20 : 2 << 20;
     mid_max = mid_max < options.bytes_max ? mid_max : options.bytes_max;
-    group_max = is_simulated ? 4 : 12;
+    group_max = is_simulated ? 8 : 12;
     if (options.threads > THREADS_MAX || options.streams > FENCE_STREAMS_MAX - 2 ||
         options.kind > FENCE_KIND_COUNT || options.devices > DEV_DEVICES_MAX ||
         options.bytes_max < 2 * SPAN_BYTES || (options.kind == FENCE_peer + 1 && options.devices < 2) ||
@@ -340,17 +359,33 @@ static bool are_shares_low(const fence_shares_t *shares)
     return is_low;
 }
 
+static uint64_t count_lifetimes(void)
+{
+    uint64_t lifetimes = 0;
+    for (unsigned i = 0; i < options.threads; i++)
+        lifetimes += workers[i].lifetimes;
+    return lifetimes;
+}
+
+/* A line on stderr every PROGRESS_S. */
+static void show_progress(double time_s, double *next_s)
+{
+    if (time_s < *next_s)
+        return;
+    *next_s = time_s + PROGRESS_S;
+    fprintf(stderr, "fence: %" PRIu64 " of %" PRIu64 " lifetimes, %.0f s\n", count_lifetimes(),
+            options.lifetimes, time_s);
+}
+
 static void report(const fence_shares_t *shares, const uint64_t *wrong, double time_s)
 {
-    uint64_t lifetimes = 0, words = 0;
+    uint64_t lifetimes = count_lifetimes(), words = 0;
     for (unsigned kind = 0; kind < FENCE_KIND_COUNT; kind++) {
         words += wrong[kind];
         if (wrong[kind])
             printf("%s: %" PRIu64 " words were not what their owner had written\n", fence_kind_names[kind],
                    wrong[kind]);
     }
-    for (unsigned i = 0; i < options.threads; i++)
-        lifetimes += workers[i].lifetimes;
     printf("name=fence threads=%" PRIu64 " streams=%" PRIu64 " seed=%" PRIu64
            " time_s=%.3f violations=%" PRIu64,
            options.threads, options.streams, options.seed, time_s, dev_violations());
@@ -383,10 +418,12 @@ int main(int argc, char **argv)
     fill_in_options();
     dev_open_peers((int)options.devices);
     open_workers();
-    double start_s = dev_now_s();
+    double start_s = dev_now_s(), next_s = PROGRESS_S;
     while (!is_done && !is_wrong) {
         is_done = run_workers(&shares);
         is_wrong = read_wrong_words(wrong) || dev_violations() != 0;
+        if (!is_done)
+            show_progress(dev_now_s() - start_s, &next_s);
     }
     report(&shares, wrong, dev_now_s() - start_s);
     bool is_low = are_shares_low(&shares);

@@ -126,7 +126,7 @@ static void end_run(run_t *run, const fence_event_t *event)
         const former_t *former = &formers[run->number];
         run->pieces++;
         run->has_other_stream |= former->stream != event->stream;
-        run->is_in_larger = former->bytes > event->bytes + event->bytes / 4 + FENCE_SLACK;
+        run->is_in_larger = former->bytes > event->bytes + event->bytes / 8 + FENCE_SLACK;
     }
     run->bytes = 0;
 }

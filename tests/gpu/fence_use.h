@@ -67,6 +67,7 @@ typedef struct fence_worker {
     void *blas;
     dev_batch_t pending; /* copies to verify after the free; count 0: none */
     CUstream pending_stream;
+    bool is_cutting;  /* the newest group was of many parts of what was freed; else of few, joint blocks */
     int fill_at_once; /* the stream on which the next fill is programmatic; -1: none */
     fence_group_t *live[FENCE_LIVE];
     uint64_t recent[DEV_BATCH_MAX];   /* sizes of the group freed last */

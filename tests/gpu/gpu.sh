@@ -2,27 +2,32 @@
 # SPDX-License-Identifier: Apache-2.0
 # gpu.sh BUILD: what is proved on hardware. Plain programs, so that a folder build/ carried to a GPU machine is enough.
 #   quirks, vmm_quirks   the driver does what we rely on
+#   fence_catches        a shim without order is caught by the fence check, with each kind of last user
+#   debts native         what the driver's own free keeps
 # and under each backing, whose name follows:
 #   doors     every way to the driver is served by the pool: by counters; and each block's bytes are verified on the
-#             stream just before its free (the fence check)
+#             stream just before its free
 #   latency   a free under a running kernel is served, and whoever gets the block next finds the kernel finished
-# Exit 77 without a GPU.
+#   fence     100,000 blocks change hands, none too early
+#   debts     what CUPOLA_FREE=exact promises is kept
+# A line each; the output of what failed. Exit 77 without a GPU.
 set -u
 build=$1 here=$(cd "$(dirname "$0")" && pwd)
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
+shim=$build/libcupola.so wrong=$build/tests/softcuda/wrong_shim.so
 passed=0 failed=0
 
 "$build/bench/doors-dlsym" >"$dir/probe" 2>&1
 [ $? -eq 77 ] && { cat "$dir/probe"; exit 77; }
 
-verdict() { # NAME CODE
-    if [ "$2" -eq 0 ]; then
+verdict() { # CODE NAME [REMARK]
+    if [ "$1" -eq 0 ]; then
         passed=$((passed + 1))
-        echo "ok     $1"
+        printf 'ok     %-20s %s\n' "$2" "${3-}"
     else
         failed=$((failed + 1))
-        echo "FAILED $1"
+        printf 'FAILED %s\n' "$2"
         cat "$dir/out"
     fi
 }
@@ -31,30 +36,43 @@ figure() { # KEY: from the one line of statistics
     sed -n "s/.*\"$1\":\([0-9]*\).*/\1/p" "$dir/stats"
 }
 
-# NAME COMMAND…: under the preload with $backing; every allocation and free of the program must have been the pool's.
+# LEAST NAME COMMAND…: under the preload with $backing; every allocation and free of the program must have been the pool's,
+# and no fewer than LEAST.
 served() {
-    local name=$1 code
-    shift
+    local least=$1 name=$2 code
+    shift 2
     rm -f "$dir/stats"
-    LD_PRELOAD="$build/libcupola.so" CUPOLA_BACKING=$backing CUPOLA_STATS="$dir/stats" "$@" >"$dir/out" 2>&1
+    LD_PRELOAD=$shim CUPOLA_BACKING=$backing CUPOLA_STATS="$dir/stats" "$@" >"$dir/out" 2>&1
     code=$?
     cat "$dir/stats" >>"$dir/out" 2>/dev/null
-    [ $code -eq 0 ] && [ "$(figure pool_allocs)" -gt 50 ] && [ "$(figure pool_allocs)" = "$(figure allocs)" ] &&
+    [ $code -eq 0 ] && [ "$(figure pool_allocs)" -ge "$least" ] && [ "$(figure pool_allocs)" = "$(figure allocs)" ] &&
         [ "$(figure driver_frees)" -le 2 ]
-    verdict "$name, $backing" $?
+    verdict $? "$name, $backing" "$(grep -o 'wrong_words=[0-9]* .*coalesced=[^ ]*' "$dir/out")"
+}
+
+debts() { # COLUMN NAME [SHIM]: 8 at once
+    DEBTS_JOBS=8 "$here/debts.sh" "$build/bench/debts" "$here/debts.expected" "$1" ${3+"$3"} >"$dir/out" 2>&1
+    verdict $? "debts $2" "$(tail -n 1 "$dir/out")"
 }
 
 for quirks in quirks vmm_quirks; do
     "$here/same.sh" "$build/bench/$quirks" "$here/$quirks.expected" >"$dir/out" 2>&1
-    verdict $quirks $?
+    verdict $? $quirks
 done
+if [ -e "$wrong" ]; then
+    "$here/fence.sh" "$build/bench/fence" "$wrong" >"$dir/out" 2>&1
+    verdict $? fence_catches
+fi
+debts native native
 for backing in raw vmm; do
     for door in static shared link dlsym; do
-        served "door $door" "$build/bench/doors-$door"
+        served 50 "door $door" "$build/bench/doors-$door"
     done
-    served latency "$build/bench/free_latency"
-    served pipeline "$build/bench/pipeline"
-    served sort "$build/bench/thrust_loop-static" 20
+    served 5 latency "$build/bench/free_latency"
+    served 50 pipeline "$build/bench/pipeline"
+    served 50 sort "$build/bench/thrust_loop-static" 20
+    served 50000 fence timeout 60 "$build/bench/fence" --threads 16 --lifetimes 100000
+    CUPOLA_BACKING=$backing debts exact "exact, $backing" "$shim"
 done
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

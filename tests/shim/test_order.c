@@ -14,6 +14,7 @@
 #include "shim/capture.h"
 #include "shim/drv.h"
 #include "shim/gate.h"
+#include "shim/idle.h"
 #include "shim/order.h"
 #include "tests/support/rng.h"
 #include "tests/support/unit.h"
@@ -46,6 +47,7 @@ static struct {
     uint16_t submitted[LINES_MAX], finished[LINES_MAX];
     int now[CONTEXTS][HANDLES]; /* the line behind a handle */
     int joiner[CONTEXTS];
+    clocks_t host; /* what the host has waited for */
     clocks_t event[EVENTS_MAX];
     int event_context[EVENTS_MAX];
     int events;
@@ -213,20 +215,24 @@ static CUresult fake_event_synchronize(CUevent event)
     return CUDA_SUCCESS;
 }
 
-/* Everything that was submitted is before everything that comes. */
+/* The host has waited for the stream: its work is before everything that comes. */
+static void wait_on_host(const line_t *line)
+{
+    finish(&line->at);
+    join(&gpu.host, &line->at);
+    for (int t = 0; t < gpu.lines; t++) {
+        join(&gpu.line[t].at, &line->at);
+        gpu.line[t].has_waited |= gpu.finished[t] == gpu.submitted[t];
+    }
+}
+
 static CUresult fake_synchronize(void)
 {
     CHECK(!is_any_capturing(gpu.current));
     gpu.synchronizes++;
-    for (int i = 0; i < gpu.lines; i++) {
-        if (gpu.line[i].context != gpu.current)
-            continue;
-        finish(&gpu.line[i].at);
-        for (int t = 0; t < gpu.lines; t++) {
-            join(&gpu.line[t].at, &gpu.line[i].at);
-            gpu.line[t].has_waited = true;
-        }
-    }
+    for (int i = 0; i < gpu.lines; i++)
+        if (gpu.line[i].context == gpu.current)
+            wait_on_host(&gpu.line[i]);
     return CUDA_SUCCESS;
 }
 
@@ -255,7 +261,7 @@ static CUresult fake_exchange(CUstreamCaptureMode *mode)
 static void new_line(int context, int index)
 {
     CHECK(gpu.lines < LINES_MAX);
-    gpu.line[gpu.lines] = (line_t){.context = context, .is_legacy = index == LEGACY};
+    gpu.line[gpu.lines] = (line_t){.context = context, .is_legacy = index == LEGACY, .at = gpu.host};
     gpu.now[context][index] = gpu.lines++;
 }
 
@@ -347,6 +353,20 @@ static void launch(int context, int index, bool is_programmatic)
         line->at.seen[self] = ++gpu.submitted[self];
     }
     cup_submit_end(&call, CUDA_SUCCESS);
+}
+
+/* The program waits for a stream by itself. */
+static void synchronize(int context, int index)
+{
+    CUstream handle = handle_of(context, index);
+    cup_idle_t idle;
+
+    gpu.current = context;
+    if (line_of(handle)->is_capturing)
+        return;
+    idle = cup_submit_look(CUP_ON(handle));
+    wait_on_host(line_of(handle));
+    cup_idle_note(&idle);
 }
 
 static void free_block(int context)
@@ -470,7 +490,9 @@ static void step(cup_rng_t *rng, const script_t *script, int focus)
             recreate(context, index);
         break;
     case 8:
-        if (script->has_failures && !is_any_capturing(0) && !is_any_capturing(1)) {
+        if (cup_rng_below(rng, 2) == 0)
+            synchronize(context, index);
+        else if (script->has_failures && !is_any_capturing(0) && !is_any_capturing(1)) {
             gpu.fail_record = CUDA_ERROR_UNKNOWN;
             model.is_tight = false; /* a point that could not be recorded is the host's */
         }
@@ -527,6 +549,23 @@ TEST(order, one_stream_waits_for_nothing)
     }
     CHECK_EQ(gpu.context_records, 1);
     CHECK_EQ(gpu.own_records, 498);
+    CHECK_EQ(gpu.waits, 1);
+    stop(1);
+}
+
+/* A loop that waits for each of its results costs nothing after the first point. */
+TEST(order, what_is_done_needs_no_point)
+{
+    start(CUP_ORDER_EXACT, 1);
+    for (int i = 0; i < 500; i++) {
+        launch(0, LEGACY, false);
+        synchronize(0, LEGACY);
+        free_block(0);
+    }
+    CHECK_EQ(gpu.context_records, 1);
+    CHECK_EQ(gpu.own_records, 0);
+    CHECK_EQ(gpu.waits, 1);
+    launch(0, 1, false); /* another stream: what is done is before it, too */
     CHECK_EQ(gpu.waits, 1);
     stop(1);
 }
