@@ -4,6 +4,7 @@ passes - what the Python programs share: later passes timed in one process, a ha
 
 What:       the first pass warms up (start, compilation, autotuning) and is not timed; the median of the rest is.
 Not here:   anything that knows about cupola; the programs themselves.
+Variables:  PASSES, how many in place of the program's own number.
 Invariants: every pass starts from the same seeds and must give the same hash, the first included.
 """
 import hashlib
@@ -51,6 +52,7 @@ class Hash:
 
 def run(name, synchronize, run_pass, passes=7):
     """run_pass(clock, outputs) does one pass. Prints the line that compare.py reads."""
+    passes = int(os.environ.get("PASSES", passes))
     times, hashes = [], []
     for _ in range(passes):
         clock, outputs = Clock(synchronize), Hash()
