@@ -47,10 +47,10 @@
  *
  * The clock. A ring of points, in their order; completion is monotone, because each point's events come after the point
  * before it: bisection finds the newest complete one. In a full ring the new point takes the place of the newest one: what
- * was stamped with that becomes complete with the new one, later, not sooner. Queries go under an exchange to relaxed capture mode: plain, they
- * would invalidate a capture (measured).
+ * was stamped with that becomes complete with the new one, later, not sooner. Queries go under an exchange to relaxed
+ * capture mode: plain, they would invalidate a capture (measured).
  *
- * A record that fails leaves the point to the host: the submission synchronises the context, as the native free had.
+ * A record that fails leaves the point to the host: the submission synchronises, as the native free had.
  *
  * Slots. A context that ends leaves its slot to another, whose numbers go on where its own ended: what streams
  * noted as passed stays true.
@@ -96,7 +96,8 @@ struct cup_order {
     _Atomic cup_point_t need;    /* overlap: likewise, but only what was handed out early */
     _Atomic cup_point_t settled; /* of these, what the host saw complete for a call that nobody knows */
     cup_stream_set_t busy;
-    cup_stream_set_t hosted; /* streams with operations that touch host memory; never taken out */
+    _Atomic(cup_stream_t *)
+        hosted; /* streams that had operations that touch host memory: a list that only grows */
     _Atomic uint64_t host_made, host_paid;
     _Atomic bool has_orphans;   /* such a stream was destroyed before its operations were known finished */
     _Atomic bool is_awaited;    /* blocks were stamped with the open point and not marked */
@@ -110,8 +111,7 @@ struct cup_order {
     unsigned head, count; /* the ring's oldest entry that is not known complete, and how many there are */
     point_t ring[RING];
     point_t spare[2]; /* where a point is recorded that must not touch what is in the ring, or in `must` */
-    CUstream
-        joiner; /* a stream of ours, and an event: how several streams become one point without a context record */
+    CUstream joiner;  /* of ours: how several streams become one point without a context record */
     CUevent join_event;
     point_t must; /* what is passed: `due`, or the newest tight one */
 };
@@ -827,9 +827,8 @@ static void wait_on_host(cup_order_t *order)
     cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
     for (int i = 0; i < work.count; i++)
         is_known &= cup_drv.cuStreamSynchronize(work.stream[i]->handle) == CUDA_SUCCESS;
-    if (!is_known)
-        in_context(order->ctx, synchronize,
-                   NULL); /* it may refuse: then so does the program's own call, or nothing helps */
+    if (!is_known) /* it may refuse: then so does the program's own call, or nothing helps */
+        in_context(order->ctx, synchronize, NULL);
     cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
     cup_order_wait(order, atomic_load(&order->point));
 }
@@ -984,6 +983,7 @@ static void leave_locked(cup_order_t *order, cup_stream_t *stream)
     if (atomic_load(&stream->host_made) != atomic_load(&stream->host_paid))
         atomic_store(&order->has_orphans, true);
     atomic_store(&stream->host_paid, atomic_load(&stream->host_made));
+    atomic_store(&stream->is_host_open, false);
 }
 
 void cup_order_stream_ends(cup_stream_t *stream)
@@ -1021,6 +1021,19 @@ static bool can_stay_open(const cup_stream_t *stream)
     return stream->kind != CUP_STREAM_THREADS_OWN && !cup_capture_is_active();
 }
 
+/* A handle that came back in another context stays in the first one's list: it is an orphan here. */
+static bool is_hosted(cup_order_t *order, cup_stream_t *stream)
+{
+    cup_order_t *host = NULL;
+
+    if (!atomic_compare_exchange_strong(&stream->hosted_by, &host, order))
+        return host == order;
+    stream->next_hosted = atomic_load(&order->hosted);
+    while (!atomic_compare_exchange_weak(&order->hosted, &stream->next_hosted, stream))
+        ;
+    return true;
+}
+
 void cup_order_note_host(cup_stream_t *stream)
 {
     cup_order_t *order = atomic_load_explicit(&stream->order, memory_order_acquire);
@@ -1031,8 +1044,9 @@ void cup_order_note_host(cup_stream_t *stream)
         atomic_store(&stream->is_host_open, true);
     else if (record_host(order, stream) != CUDA_SUCCESS)
         atomic_store(&order->has_orphans, true);
-    cup_stream_set_add(&order->hosted, stream);
     atomic_fetch_add(&stream->host_made, 1);
+    if (!is_hosted(order, stream))
+        atomic_store(&order->has_orphans, true);
     atomic_fetch_add(&order->host_made, 1);
 }
 
@@ -1109,15 +1123,12 @@ CUresult cup_order_pay_host(cup_order_t *order)
     if (made == atomic_load_explicit(&order->host_paid, memory_order_acquire))
         return CUDA_SUCCESS;
     cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
-    for (int i = 0; result == CUDA_SUCCESS && i < CUP_STREAM_SET_MAX; i++) {
-        cup_stream_t *stream = atomic_load(&order->hosted.member[i]);
-
-        if (stream)
+    for (cup_stream_t *stream = atomic_load(&order->hosted); result == CUDA_SUCCESS && stream;
+         stream = stream->next_hosted)
+        if (atomic_load(&stream->order) == order)
             result = pay_stream(order, stream);
-    }
     cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
-    if (result == CUDA_SUCCESS &&
-        (atomic_exchange(&order->has_orphans, false) || atomic_load(&order->hosted.is_several)))
+    if (result == CUDA_SUCCESS && atomic_exchange(&order->has_orphans, false))
         result = pay_everything(order);
     if (result == CUDA_SUCCESS)
         atomic_store(&order->host_paid, made);

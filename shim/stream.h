@@ -42,8 +42,10 @@ typedef struct cup_stream {
         host_event; /* after operations that touch host memory, once something else was put behind them */
     _Atomic bool
         is_host_open; /* such operations are the last on the stream: it has no event behind them yet */
-    _Atomic uint64_t host_made; /* such operations noted */
-    _Atomic uint64_t host_paid; /* of these, known finished */
+    struct cup_stream *next_hosted;        /* in the list of hosted_by */
+    _Atomic(struct cup_order *) hosted_by; /* the first context in which it had such operations */
+    _Atomic uint64_t host_made;            /* such operations noted */
+    _Atomic uint64_t host_paid;            /* of these, known finished */
 } cup_stream_t;
 
 /* The stream that a call is submitting to, or 0; the lowest bit: it may touch every context. */

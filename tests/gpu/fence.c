@@ -322,7 +322,7 @@ static void fill_in_options(void)
     options.devices = options.devices ? options.devices : 1;
     mid_max = is_simulated ? 1 << 20 : 2 << 20;
     mid_max = mid_max < options.bytes_max ? mid_max : options.bytes_max;
-    group_max = is_simulated ? 8 : 12;
+    group_max = is_simulated ? 8 : DEV_BATCH_MAX;
     if (options.threads > THREADS_MAX || options.streams > FENCE_STREAMS_MAX - 2 ||
         options.kind > FENCE_KIND_COUNT || options.devices > DEV_DEVICES_MAX ||
         options.bytes_max < 2 * SPAN_BYTES || (options.kind == FENCE_peer + 1 && options.devices < 2) ||
