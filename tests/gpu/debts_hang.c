@@ -137,7 +137,8 @@ static void *raise_later(void *stream)
     return NULL;
 }
 
-/* Another thread's kernel would end the wait of this one's free. Natively that thread can't launch meanwhile. */
+/* Another thread's kernel would end the wait of this one's free, but natively that thread can't launch
+ * meanwhile. */
 bool debts_run_hang_two_threads(void)
 {
     CUstream first = dev_stream(), second = dev_stream();

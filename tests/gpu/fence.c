@@ -67,7 +67,7 @@ static uint64_t draw_fresh(fence_worker_t *worker)
     return draw_between(worker, cup_rng_below(&worker->rng, 5) ? SPAN_BYTES : MIN_BYTES, mid_max);
 }
 
-/* One third to one sixteenth of the largest block of the group freed last: seldom as large as any hole. */
+/* A half to a twelfth of the largest block of the group freed last: seldom as large as any hole. */
 static uint64_t draw_part(fence_worker_t *worker)
 {
     uint64_t largest = 0;
