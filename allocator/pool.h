@@ -109,6 +109,9 @@ uint64_t cup_pool_complete(cup_pool_t *pool, cup_point_t completed);
 /* Blocks stamped up to ordered leave limbo as if they had been freed ordered. Returns how many. */
 uint64_t cup_pool_order_limbo(cup_pool_t *pool, cup_point_t ordered);
 
+/* Bytes of whole free handles up to this point: what a growth could move if it were complete. 0 without ranges. */
+uint64_t cup_pool_movable(cup_pool_t *pool, cup_point_t completed);
+
 /* The oldest stamp in limbo, or 0 when limbo is empty: what a waiting malloc would wait for. */
 cup_point_t cup_pool_oldest_stamp(cup_pool_t *pool);
 

@@ -190,6 +190,26 @@ uint64_t cup_pool_trim_ranges(cup_pool_t *pool, uint64_t want_bytes)
     return bytes;
 }
 
+uint64_t cup_pool_movable(cup_pool_t *pool, cup_point_t completed)
+{
+    cup_range_t *range = &pool->f.range[CUP_RANGE_LARGE];
+    uint64_t bytes = 0;
+    cup_run_t run;
+    cup_lock_acquire(&pool->lock);
+    cup_point_t really = range->completed;
+    range->completed = completed;
+    for (size_t zone = range->chunk ? range->zones : 0; zone-- > 0;) {
+        size_t below = cup_range_place(range, cup_chunk_base(range->chunk) + range->ever_bytes - 1) + 1;
+        while (range->ever_bytes > 0 && cup_range_find_run(range, zone, below, SIZE_MAX, &run)) {
+            bytes += run.count * range->zone[zone].handle_bytes;
+            below = run.first;
+        }
+    }
+    range->completed = really;
+    cup_lock_release(&pool->lock);
+    return bytes;
+}
+
 /*
  * The addresses go back last: they may come from the driver again at once, and the map must not answer for them any
  * more by then.

@@ -52,6 +52,7 @@ PROGRAMS = [
     Program("doors-link", ["{bench}/doors-link"], "any"),
     Program("doors-static", ["{bench}/doors-static"], "gpu", {}, True),
     Program("doors-shared", ["{bench}/doors-shared"], "any"),
+    Program("launch_cost", ["{bench}/launch_cost"], "any", {}, True),
 ]
 
 

@@ -21,13 +21,25 @@ static cup_status_t vet(CUcontext ctx, CUdeviceptr base)
     return owner == ctx ? CUP_OK : CUP_ERR_INVALID;
 }
 
+/* Under an exchange to relaxed mode: plain, it would spoil captures in progress (measured, docs/captures.md). */
+static CUresult allocate(CUdeviceptr *out_base, uint64_t size_bytes)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUresult result;
+
+    CUP_STAT_ADD(driver_allocs, 1);
+    cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
+    result = cup_drv.cuMemAlloc_v2(out_base, size_bytes);
+    cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
+    return result;
+}
+
 cup_status_t cup_backing_raw_reserve(CUcontext ctx, uint64_t size_bytes, cup_addr_t *out_base)
 {
     CUdeviceptr base = 0;
-    CUresult result = cup_drv.cuMemAlloc_v2(&base, size_bytes);
+    CUresult result = allocate(&base, size_bytes);
     cup_status_t status;
 
-    CUP_STAT_ADD(driver_allocs, 1);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         return CUP_ERR_OOM;
     if (result != CUDA_SUCCESS)

@@ -57,6 +57,9 @@
     X(cuStreamSynchronize, (CUstream stream), (stream), CUP_ON(stream))                                      \
     X(cuStreamSynchronize_ptsz, (CUstream stream), (stream), CUP_ON_PTSZ(stream))
 
+/* WAIT_CONTEXT: likewise, for all streams of the current context. */
+#define CUP_WAIT_CONTEXT_LIST(X) X(cuCtxSynchronize, (void), ())
+
 #define CUP_MANAGED_LIST(X)                                                                                  \
     X(cuMemAllocManaged, (CUdeviceptr *dptr, size_t size, unsigned int flags), (dptr, size, flags))          \
     X(cuModuleGetGlobal_v2, (CUdeviceptr *dptr, size_t *size, CUmodule module, const char *name),            \

@@ -13,7 +13,6 @@
     X(cuCtxPopCurrent_v2, (CUcontext * ctx), (ctx))                                                    \
     X(cuCtxGetDevice, (CUdevice * dev), (dev))                                                         \
     X(cuCtxGetId, (CUcontext ctx, unsigned long long *id), (ctx, id))                                  \
-    X(cuCtxSynchronize, (void), ())                                                                    \
     X(cuCtxRecordEvent, (CUcontext ctx, CUevent event), (ctx, event))                                  \
     X(cuDeviceGetName, (char *name, int size, CUdevice dev), (name, size, dev))                        \
     X(cuDeviceTotalMem_v2, (size_t * bytes, CUdevice dev), (bytes, dev))                               \

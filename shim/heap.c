@@ -300,14 +300,20 @@ static bool alloc_from_pool(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *o
     return cup_pool_alloc(heap->pool, size_bytes, out_addr) == CUP_OK;
 }
 
-static bool is_over_budget(const cup_heap_t *heap, const cup_pool_stat_t *stat, uint64_t size_bytes)
+static bool is_over(const cup_pool_stat_t *stat, uint64_t size_bytes, unsigned slack_percent,
+                    uint64_t floor_bytes)
 {
     uint64_t live = stat->live_bytes + size_bytes;
-    uint64_t budget = (live > stat->live_peak_bytes ? live : stat->live_peak_bytes) / 100 * SLACK_PERCENT;
+    uint64_t budget = (live > stat->live_peak_bytes ? live : stat->live_peak_bytes) / 100 * slack_percent;
 
-    if (budget < heap->floor_bytes)
-        budget = heap->floor_bytes;
+    if (budget < floor_bytes)
+        budget = floor_bytes;
     return stat->footprint_bytes + size_bytes > budget;
+}
+
+static bool is_over_budget(const cup_heap_t *heap, const cup_pool_stat_t *stat, uint64_t size_bytes)
+{
+    return is_over(stat, size_bytes, SLACK_PERCENT, heap->floor_bytes);
 }
 
 static uint64_t now_us(void)
@@ -385,12 +391,40 @@ static bool alloc_by_giving_back(cup_heap_t *heap, uint64_t size_bytes, cup_addr
     return cup_pool_grow(heap->pool, size_bytes, true, out_addr) == CUP_OK;
 }
 
+/*
+ * vmm, past its slack: handles move rather than that new ones are made, but only complete ones can. Up to WAIT_MS for that,
+ * where what is free would be enough.
+ */
+static void await_movable(cup_heap_t *heap, uint64_t size_bytes)
+{
+    uint64_t deadline = now_us() + WAIT_MS * 1000;
+    const struct timespec pause = {0, 20000};
+    cup_point_t completed = 0;
+    cup_pool_stat_t stat;
+
+    cup_pool_stat(heap->pool, &stat);
+    if (!is_over(&stat, size_bytes, MOVE_SLACK, MOVE_FLOOR_BYTES) ||
+        cup_order_poll(heap->order, &completed) != CUDA_SUCCESS ||
+        cup_pool_movable(heap->pool, completed) >= size_bytes ||
+        cup_pool_movable(heap->pool, UINT64_MAX) < size_bytes)
+        return;
+    CUP_STAT_ADD(waits, 1);
+    while (now_us() < deadline && cup_pool_movable(heap->pool, completed) < size_bytes) {
+        nanosleep(&pause, NULL);
+        if (cup_order_poll(heap->order, &completed) != CUDA_SUCCESS)
+            return;
+    }
+    cup_pool_complete(heap->pool, completed);
+}
+
 static bool alloc_by_growing(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr)
 {
     cup_status_t status;
 
     if (size_bytes > heap->total_bytes)
         return false; /* or handles would be made until the device is full, only to be given back */
+    if (heap->is_vmm && heap->mode == CUP_ORDER_EXACT)
+        await_movable(heap, size_bytes);
     status = cup_pool_grow(heap->pool, size_bytes, false, out_addr);
     if (status == CUP_ERR_OOM || status == CUP_ERR_DRIVER) { /* whatever it was, it passes or comes again */
         if (!alloc_by_draining(heap, size_bytes, out_addr)) {

@@ -933,6 +933,19 @@ void cup_order_note_busy(cup_stream_t *stream)
         cup_stream_set_add(&order->busy, stream);
 }
 
+int cup_order_look_at_busy(cup_order_t *order, const cup_thread_t *self, cup_idle_t *out_idle)
+{
+    int count = 0;
+
+    for (int i = 0; i < CUP_STREAM_SET_MAX; i++) {
+        cup_stream_t *stream = atomic_load(&order->busy.member[i]);
+
+        if (stream)
+            out_idle[count++] = cup_idle_look(stream, self);
+    }
+    return count;
+}
+
 void cup_order_note_tail(cup_stream_t *stream)
 {
     cup_order_t *order = atomic_load_explicit(&stream->order, memory_order_acquire);

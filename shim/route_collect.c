@@ -6,6 +6,7 @@
 #include "shim/drv.h"
 #include "shim/idle.h"
 #include "shim/route.h"
+#include "shim/stream_set.h"
 #include "shim/submit.h"
 
 #define X(symbol, params, args)        \
@@ -42,6 +43,20 @@ CUP_ASK_LIST(X)
 CUP_WAIT_LIST(X)
 #undef X
 
+#define X(symbol, params, args)                                   \
+    CUresult cup_route_##symbol params                            \
+    {                                                             \
+        cup_idle_t idle[CUP_STREAM_SET_MAX];                      \
+        int count = cup_submit_look_at_context(idle);             \
+        CUresult result = cup_drv.symbol args;                    \
+                                                                  \
+        for (int i = 0; result == CUDA_SUCCESS && i < count; i++) \
+            cup_idle_note(&idle[i]);                              \
+        return result;                                            \
+    }
+CUP_WAIT_CONTEXT_LIST(X)
+#undef X
+
 #define X(symbol, params, args)                \
     CUresult cup_route_##symbol params         \
     {                                          \
@@ -68,5 +83,6 @@ CUresult cup_route_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *pro
 CUP_COLLECT_LIST(X)
 CUP_ASK_LIST(X)
 CUP_WAIT_LIST(X)
+CUP_WAIT_CONTEXT_LIST(X)
 CUP_MANAGED_LIST(X)
 #undef X

@@ -59,6 +59,9 @@ bool cup_submit_collect(void);
 /* Before a call that waits for a stream: what can be said of it afterwards (idle.h). */
 struct cup_idle cup_submit_look(cup_place_t place);
 
+/* The same for all streams of the current context that are known to be busy. Returns how many. */
+int cup_submit_look_at_context(struct cup_idle *out_idle);
+
 /* There is managed memory, which the CPU uses without a call: frees wait from now on, under exact. */
 void cup_submit_note_managed(void);
 

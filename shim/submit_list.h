@@ -380,6 +380,7 @@
     CUP_COLLECT_LIST(X)      \
     CUP_ASK_LIST(X)          \
     CUP_WAIT_LIST(X)         \
+    CUP_WAIT_CONTEXT_LIST(X) \
     CUP_MANAGED_LIST(X)
 
 #endif /* CUP_SHIM_SUBMIT_LIST_H */

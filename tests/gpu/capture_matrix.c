@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * capture_matrix - which call disturbs which capture: a line for each call, mode and beginning thread.
- * What:       a line is: call, mode, "own" (begun by the thread that makes the call) or "other", the call's
- *             code, the code of the capture's end. Around a call named /relaxed the thread's mode is exchanged.
- *             Where the capturing stream is destroyed there is no end: the last code is that of a record on
- *             the context, which fails as long as one of its streams captures.
- *             With the argument "freed" a block is freed in each capture before the call, which only a pool
- *             survives: then the call meets what that free has left to do.
+ * What:       a line is: call, mode, "own" (begun by the thread that calls) or "other", the call's code,
+ *             the code of the capture's end. /relaxed: the call comes under an exchange of the mode. Where
+ *             the capturing stream is destroyed there is no end: the last code is that of a record on the
+ *             context, which fails as long as one of its streams captures.
+ *             With the argument "freed" each call comes after work on two streams and a free, all in the
+ *             capture, and before more work: then it meets what a pool has left to do after a free. Natively
+ *             that free already spoils the capture.
  * Not here:   the pool; which cells differ under it (capture_matrix.sh).
- * Invariants: the GPU has nothing of the program's to do when a call is made, so nothing here is about time.
+ * Invariants: nothing of the program's is in flight when a call is made, so nothing here is about time.
  * Threads:    one makes the calls; for "other" a second one begins a capture, stands still, and ends it.
  */
 #define _GNU_SOURCE
@@ -27,17 +28,17 @@
 
 /* What calls find, and what they leave behind for settle(). */
 typedef struct bed {
-    CUstream capturing, beside;
-    CUevent done, spare; /* recorded and complete; never recorded before the call */
-    CUdeviceptr block;   /* 0: freed */
-    CUdeviceptr range;   /* reserved addresses for one handle */
+    CUstream capturing, beside, busy; /* the last: only where frees come first */
+    CUevent done, spare;              /* recorded and complete; never recorded before the call */
+    CUdeviceptr block;                /* 0: freed */
+    CUdeviceptr range;                /* reserved addresses for one handle */
     CUmemGenericAllocationHandle handle;
     bool is_mapped;
     CUevent made_event;
     CUstream made_stream;
 } bed_t;
 
-/* The call is made under an exchange to relaxed mode; a blocking stream captures; the handle is mapped before. */
+/* A call: under an exchange to relaxed mode; while a blocking stream captures; with the handle mapped. */
 enum { RELAXED = 1, BLOCKING = 2, MAPPED = 4 };
 
 typedef struct row {
@@ -204,7 +205,7 @@ static CUresult is_legacy_capturing(bed_t *bed)
     return cuStreamIsCapturing(CU_STREAM_LEGACY, &status);
 }
 
-/* Nothing of the program's is in flight. Where a shim's event is, behind all that is done, it soon is not. */
+/* Nothing of the program's is in flight; a shim may have recorded an event, which is soon done. */
 static CUresult query_beside(bed_t *bed)
 {
     CUresult result = cuStreamQuery(bed->beside);
@@ -241,8 +242,8 @@ static CUresult destroy_capturing(bed_t *bed)
 }
 
 /*
- * "beside" is a non-blocking stream that does not capture. What captures is a non-blocking stream, too, but for
- * the rows named /blocking.
+ * "beside" is a non-blocking stream that does not capture. A non-blocking stream captures, too, but for the
+ * rows named /blocking.
  */
 static const row_t g_rows[] = {
     {"cuMemAlloc", alloc_small, 0, SMALL_BYTES},
@@ -315,7 +316,7 @@ static void prepare(bed_t *bed, const row_t *row)
 {
     unsigned flags = row->how & BLOCKING ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING;
 
-    *bed = (bed_t){.beside = dev_stream(), .done = event(), .spare = event()};
+    *bed = (bed_t){.beside = dev_stream(), .busy = dev_stream(), .done = event(), .spare = event()};
     dev_check(cuStreamCreate(&bed->capturing, flags), "cuStreamCreate");
     dev_check(cuMemAlloc(&bed->block, row->bytes), "cuMemAlloc");
     dev_check(cuMemAddressReserve(&bed->range, g_granularity, 0, 0, 0), "cuMemAddressReserve");
@@ -342,6 +343,7 @@ static void settle(bed_t *bed)
     if (bed->capturing)
         cuStreamDestroy(bed->capturing);
     cuStreamDestroy(bed->beside);
+    cuStreamDestroy(bed->busy);
 }
 
 /* A capture that is worth something: it has a node. */
@@ -367,20 +369,29 @@ static void end(cell_t *cell)
         cuGraphDestroy(graph);
 }
 
+static void work_and_free(const bed_t *bed)
+{
+    CUdeviceptr block;
+
+    dev_check(cuMemAlloc(&block, SMALL_BYTES), "cuMemAlloc in the capture");
+    dev_spin(1, bed->busy);
+    dev_spin(1, bed->beside);
+    dev_check(cuMemFree(block), "cuMemFree in the capture");
+}
+
 static void call(cell_t *cell)
 {
     CUstreamCaptureMode relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
-    CUdeviceptr extra;
 
-    if (g_is_freed_first) {
-        dev_check(cuMemAlloc(&extra, SMALL_BYTES), "cuMemAlloc in the capture");
-        dev_check(cuMemFree(extra), "cuMemFree in the capture");
-    }
+    if (g_is_freed_first)
+        work_and_free(&cell->bed);
     if (cell->row->how & RELAXED)
         dev_check(cuThreadExchangeStreamCaptureMode(&relaxed), "cuThreadExchangeStreamCaptureMode");
     cell->code = cell->row->call(&cell->bed);
     if (cell->row->how & RELAXED)
         dev_check(cuThreadExchangeStreamCaptureMode(&relaxed), "cuThreadExchangeStreamCaptureMode");
+    if (g_is_freed_first)
+        dev_spin(1, cell->bed.beside);
 }
 
 static void *capture_elsewhere(void *argument)

@@ -55,7 +55,7 @@ debts() { # COLUMN NAME [SHIM]: 8 at once
     verdict $? "debts $2" "$(tail -n 1 "$dir/out")"
 }
 
-for quirks in quirks vmm_quirks; do
+for quirks in quirks vmm_quirks capture_matrix; do
     "$here/same.sh" "$build/bench/$quirks" "$here/$quirks.expected" >"$dir/out" 2>&1
     verdict $? $quirks
 done

@@ -305,6 +305,14 @@ SC_TWINS(cuStreamEndCapture, _ptsz, (CUstream handle, CUgraph *graph), (handle, 
     return CUDA_SUCCESS;
 }
 
+static bool is_blocking_captured(const sc_ctx_t *ctx)
+{
+    for (const sc_stream_t *stream = ctx->streams; stream; stream = stream->next)
+        if (stream->capture && stream->queue->is_blocking)
+            return true;
+    return false;
+}
+
 static CUresult get_status(CUstream handle, sc_null_t null, CUstreamCaptureStatus *out_status,
                            sc_capture_t **out_capture)
 {
@@ -314,8 +322,8 @@ static CUresult get_status(CUstream handle, sc_null_t null, CUstreamCaptureStatu
     *out_capture = NULL;
     if (!out_status)
         return CUDA_ERROR_INVALID_VALUE;
-    if (status == CUDA_SUCCESS && stream->queue->is_legacy)
-        status = sc_capture_check_legacy(stream->ctx);
+    if (status == CUDA_SUCCESS && stream->queue->is_legacy && is_blocking_captured(stream->ctx))
+        status = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT; /* and the capture goes on (measured) */
     if (status != CUDA_SUCCESS)
         return status;
     *out_capture = stream->capture;

@@ -173,6 +173,49 @@ TEST(growth, limbo_is_never_moved)
     cup_pool_destroy(pool);
 }
 
+/* Ordered memory is handed out again at once; it does not move, and is not given back, until it is complete. */
+TEST(growth, what_is_only_ordered_is_handed_out_but_stays_where_it_is)
+{
+    cup_pool_t *pool = create((cup_pool_conf_t){.slack_percent = 100}, CUP_GIB);
+    cup_addr_t a = must_alloc(pool, 4 * HANDLE), b = must_alloc(pool, HANDLE), again = 0;
+    CHECK_EQ(cup_pool_free_ordered(pool, a, 7, NULL), CUP_OK);
+    CHECK_SOUND(cup_pool_check(pool));
+    CHECK(stat_of(pool).limbo_blocks == 0 && stat_of(pool).idle_bytes == 4 * HANDLE);
+    CHECK_EQ(cup_pool_alloc(pool, HANDLE, &again), CUP_OK);
+    CHECK_EQ(again, a);
+    CHECK_EQ(cup_pool_free_ordered(pool, again, 9, NULL), CUP_OK);
+    CHECK(cup_pool_movable(pool, 6) == 0 && cup_pool_movable(pool, 7) == 3 * HANDLE);
+    CHECK_EQ(cup_pool_movable(pool, 9), 4 * HANDLE);
+    (void)must_alloc(pool, 5 * HANDLE); /* past the slack */
+    CHECK_EQ(fake.moves, 0);
+    CHECK_EQ(cup_pool_trim(pool, UINT64_MAX), 0);
+    CHECK_EQ(cup_pool_complete(pool, 7),
+             0); /* no block waits, memory does: three of its handles may go now */
+    CHECK_EQ(cup_pool_trim(pool, UINT64_MAX), 3 * HANDLE);
+    cup_pool_complete(pool, 9);
+    CHECK_EQ(cup_pool_trim(pool, UINT64_MAX), HANDLE);
+    must_free(pool, b);
+    cup_pool_destroy(pool);
+}
+
+/* Limbo that is handed out early is ordered memory, too. */
+TEST(growth, limbo_that_is_ordered_stays_where_it_is)
+{
+    cup_pool_t *pool = create((cup_pool_conf_t){.slack_percent = 100}, CUP_GIB);
+    cup_addr_t a = must_alloc(pool, 2 * HANDLE), c = must_alloc(pool, 2 * HANDLE);
+    CHECK_EQ(cup_pool_free(pool, a, 3, NULL), CUP_OK);
+    CHECK_EQ(cup_pool_free(pool, c, 4, NULL), CUP_OK);
+    CHECK_EQ(cup_pool_order_limbo(pool, 3), 1);
+    CHECK_EQ(stat_of(pool).limbo_blocks, 1);
+    CHECK_EQ(must_alloc(pool, 2 * HANDLE), a);
+    CHECK_EQ(cup_pool_free_ordered(pool, a, 5, NULL), CUP_OK);
+    CHECK_EQ(cup_pool_complete(pool, 4), 1);
+    CHECK_EQ(cup_pool_trim(pool, UINT64_MAX), 2 * HANDLE); /* c's */
+    CHECK_EQ(cup_pool_complete(pool, 5), 0);
+    CHECK_EQ(cup_pool_trim(pool, UINT64_MAX), 2 * HANDLE);
+    cup_pool_destroy(pool);
+}
+
 /* Under the slack, but the device has no more: what is free elsewhere serves, if it is enough. */
 TEST(growth, out_of_memory_moves_or_leaves_everything)
 {
