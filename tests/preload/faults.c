@@ -15,8 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#ifdef __SANITIZE_THREAD__ /* a second for each child: the first calls, one code */
-#define NTH_MAX  2
+#ifdef __SANITIZE_THREAD__ /* a second for each child: the first call, one code */
+#define NTH_MAX  1
 #define CODE_MAX 1
 #else
 #define NTH_MAX  12
