@@ -65,10 +65,10 @@ static int find_locked(CUstream stream)
 void cup_capture_begin(CUstream stream)
 {
     cup_lock_acquire(&g_lock);
+    atomic_fetch_add(&g_count, 1); /* first: who ends a call from here on leaves a tail (submit.c) */
     cup_order_capture_begins();
     if (g_entries < STREAMS_MAX)
         g_entry[g_entries++] = (entry_t){.stream = stream};
-    atomic_fetch_add(&g_count, 1);
     cup_lock_release(&g_lock);
 }
 

@@ -60,6 +60,13 @@
 /* WAIT_CONTEXT: likewise, for all streams of the current context. */
 #define CUP_WAIT_CONTEXT_LIST(X) X(cuCtxSynchronize, (void), ())
 
+/* JOIN: may make a stream a part of a capture in progress: X(symbol, (parameters), (arguments), place). */
+#define CUP_JOIN_LIST(X)                                                                                     \
+    X(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned int flags), (stream, event, flags),       \
+      CUP_ON(stream))                                                                                        \
+    X(cuStreamWaitEvent_ptsz, (CUstream stream, CUevent event, unsigned int flags), (stream, event, flags),  \
+      CUP_ON_PTSZ(stream))
+
 #define CUP_MANAGED_LIST(X)                                                                                  \
     X(cuMemAllocManaged, (CUdeviceptr *dptr, size_t size, unsigned int flags), (dptr, size, flags))          \
     X(cuModuleGetGlobal_v2, (CUdeviceptr *dptr, size_t *size, CUmodule module, const char *name),            \

@@ -479,8 +479,9 @@ bool cup_heap_alloc(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr)
 static CUresult free_ordered(cup_heap_t *heap, cup_addr_t addr)
 {
     cup_point_t stamp = cup_order_stamp(heap->order, true);
+    bool is_ordered = cup_order_promise(heap->order, stamp);
 
-    if (cup_pool_free_ordered(heap->pool, addr, stamp, NULL) != CUP_OK)
+    if ((is_ordered ? cup_pool_free_ordered : cup_pool_free)(heap->pool, addr, stamp, NULL) != CUP_OK)
         return CUDA_ERROR_INVALID_VALUE;
     cup_order_pay_managed(heap->order);
     return cup_order_pay_host(heap->order);

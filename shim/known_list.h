@@ -87,7 +87,7 @@
     K(cuStreamSetAttribute) K(cuStreamSetAttribute_ptsz)       \
     K(cuStreamUpdateCaptureDependencies)                                        \
     K(cuStreamUpdateCaptureDependencies_ptsz) K(cuStreamUpdateCaptureDependencies_v2)                       \
-    K(cuStreamUpdateCaptureDependencies_v2_ptsz) K(cuStreamWaitEvent) K(cuStreamWaitEvent_ptsz)             \
+    K(cuStreamUpdateCaptureDependencies_v2_ptsz)             \
     /* events */                                                                                            \
     K(cuEventCreate) K(cuEventCreateFromEGLSync) K(cuEventDestroy) K(cuEventDestroy_v2)                     \
     K(cuEventSynchronize)                    \

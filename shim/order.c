@@ -69,6 +69,7 @@
 #define FREES_MAX     16
 #define BYTES_MAX     (16 * CUP_MIB)
 #define LOOSE_WAIT_MS 1000
+#define PATIENT_TRIES 200                  /* likewise, where nothing is lost by giving up */
 #define SPOIL_TRIES   20000                /* of 50 us */
 #define NOT_NOW       CUDA_ERROR_NOT_READY /* a point that a capture keeps open; no record answers so */
 
@@ -81,6 +82,12 @@ typedef struct point {
     bool is_loose;
 } point_t;
 
+/* An event behind operations that touch host memory, of a stream that is gone. NULL once it is known complete. */
+typedef struct orphan {
+    struct orphan *next;
+    _Atomic(CUevent) event;
+} orphan_t;
+
 struct cup_order {
     cup_order_t *before; /* that had the slot: reachable, for leak checkers and debuggers */
     CUcontext ctx;
@@ -89,17 +96,20 @@ struct cup_order {
     bool has_record; /* the driver can record on a context */
     cup_stream_t *legacy;
     _Atomic bool has_ended;
-    _Atomic int dirty;           /* 0; 1: a free has marked; 2: a close is under way */
-    _Atomic cup_point_t open;    /* the number that the next close will have */
-    _Atomic cup_point_t point;   /* the newest that is closed */
-    _Atomic cup_point_t due;     /* exact: the newest that submissions must have passed, closed for a mark */
-    _Atomic cup_point_t need;    /* overlap: likewise, but only what was handed out early */
-    _Atomic cup_point_t settled; /* of these, what the host saw complete for a call that nobody knows */
+    _Atomic int dirty;            /* 0; 1: a free has marked; 2: a close is under way */
+    _Atomic cup_point_t open;     /* the number that the next close will have */
+    _Atomic cup_point_t point;    /* the newest that is closed */
+    _Atomic cup_point_t due;      /* exact: the newest that submissions must have passed, closed for a mark */
+    _Atomic cup_point_t need;     /* overlap: likewise, but only what was handed out early */
+    _Atomic cup_point_t promised; /* exact: the newest stamp of a block that was handed out as ordered */
+    _Atomic cup_point_t settled;  /* of these, what the host saw complete for a call that nobody knows */
     cup_stream_set_t busy;
     _Atomic(cup_stream_t *)
         hosted; /* streams that had operations that touch host memory: a list that only grows */
     _Atomic uint64_t host_made, host_paid;
-    _Atomic bool has_orphans;   /* such a stream was destroyed before its operations were known finished */
+    _Atomic(orphan_t *) orphans; /* a list that only grows */
+    _Atomic uint64_t orphans_made,
+        orphans_paid;           /* such operations that no stream and event tell of any more */
     _Atomic bool is_awaited;    /* blocks were stamped with the open point and not marked */
     _Atomic bool is_open_loose; /* overlap: and work was submitted since */
 
@@ -491,17 +501,31 @@ static bool is_foreign(const cup_order_t *order, const cup_thread_t *self, const
     return stream->kind == CUP_STREAM_THREADS_OWN && (!self || self->own[order->slot] != stream);
 }
 
+typedef struct capture_ask {
+    CUstream stream;
+    CUstreamCaptureStatus status;
+} capture_ask_t;
+
+static CUresult ask_capture(void *arg)
+{
+    capture_ask_t *ask = arg;
+
+    return cup_drv.cuStreamIsCapturing(ask->stream, &ask->status);
+}
+
 /* Another thread's per-thread stream can't be named; under captures the driver says which stream must be left alone. */
 static bool can_record_on(const cup_order_t *order, const cup_thread_t *self, const cup_stream_t *stream)
 {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    capture_ask_t ask = {stream->handle, CU_STREAM_CAPTURE_STATUS_NONE};
+    CUresult result;
 
     if (is_foreign(order, self, stream))
         return false;
     if (order->captures == 0)
         return true;
-    return cup_drv.cuStreamIsCapturing(stream->handle, &status) == CUDA_SUCCESS &&
-           status == CU_STREAM_CAPTURE_STATUS_NONE;
+    result =
+        stream->kind == CUP_STREAM_HANDLE ? ask_capture(&ask) : in_context(order->ctx, ask_capture, &ask);
+    return result == CUDA_SUCCESS && ask.status == CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 /* Makes later work of the stream run after the point. Not recorded on it. */
@@ -730,6 +754,19 @@ bool cup_order_can_close(cup_order_t *order)
     return is_closable;
 }
 
+bool cup_order_promise(cup_order_t *order, cup_point_t stamp)
+{
+    cup_point_t promised = atomic_load(&order->promised);
+
+    if (!cup_order_can_close(order)) {
+        atomic_store(&order->is_awaited, true);
+        return false;
+    }
+    while (promised < stamp && !atomic_compare_exchange_weak(&order->promised, &promised, stamp))
+        ;
+    return true;
+}
+
 CUresult cup_order_freed(cup_order_t *order, uint64_t size_bytes, bool is_due)
 {
     CUresult result = CUDA_SUCCESS;
@@ -833,6 +870,17 @@ static void wait_on_host(cup_order_t *order)
     cup_order_wait(order, atomic_load(&order->point));
 }
 
+/* Until something may have changed. Out of the call meanwhile, or two threads that rest here would wait for each other. */
+static void rest(cup_thread_t *self)
+{
+    const struct timespec pause = {0, 50000};
+    cup_call_word_t word = self ? atomic_exchange(&self->incall, 0) : 0;
+
+    nanosleep(&pause, NULL);
+    if (self)
+        atomic_exchange(&self->incall, word);
+}
+
 /*
  * A capture keeps context records off, and another thread is in a call on a stream of its own: it will be over soon. If
  * not, the record spoils the capture, and the program is told so by its code. One thread alone does not get here
@@ -840,17 +888,18 @@ static void wait_on_host(cup_order_t *order)
  */
 static void close_marked(cup_order_t *order, cup_thread_t *self)
 {
-    const struct timespec pause = {0, 50000};
     CUresult result = NOT_NOW;
 
     for (int tries = 0; result == NOT_NOW && tries <= SPOIL_TRIES; tries++) {
         if (tries > 0)
-            nanosleep(&pause, NULL);
+            rest(self);
         result = CUDA_SUCCESS;
         cup_lock_acquire(&order->lock);
         if (atomic_load(&order->dirty) != 0)
             result = close_locked(order, self, false, tries == SPOIL_TRIES);
         cup_lock_release(&order->lock);
+        if (result == NOT_NOW && atomic_load(&order->promised) <= atomic_load(&order->due))
+            return; /* whoever marked has put its block aside (cup_order_promise) */
     }
     if (result != CUDA_SUCCESS)
         wait_on_host(order);
@@ -958,6 +1007,25 @@ void cup_order_note_tail(cup_stream_t *stream)
         atomic_store(&stream->tailed, atomic_load(&stream->begun));
 }
 
+/*
+ * Which streams are busy is not known from now on. Beside a capture no point could be closed then, so what frees have
+ * marked is closed first. A free marks, then looks whether that is known: it or this one sees the other.
+ */
+static void make_unknown(cup_order_t *order)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    if (atomic_exchange(&order->busy.is_several, true) || !cup_capture_is_active())
+        return;
+    cup_lock_acquire(&order->lock);
+    while (result == CUDA_SUCCESS && order->captures > 0 && atomic_load(&order->dirty) != 0) {
+        atomic_store(&order->busy.is_several, false);
+        result = close_locked(order, NULL, false, false);
+        atomic_store(&order->busy.is_several, true);
+    }
+    cup_lock_release(&order->lock);
+}
+
 static void note_all_busy_but(const cup_order_t *own)
 {
     int slots = atomic_load_explicit(&g_slots, memory_order_acquire);
@@ -966,7 +1034,7 @@ static void note_all_busy_but(const cup_order_t *own)
         cup_order_t *order = atomic_load_explicit(&g_order[i], memory_order_acquire);
 
         if (order != own)
-            atomic_store(&order->busy.is_several, true);
+            make_unknown(order);
     }
 }
 
@@ -980,34 +1048,70 @@ void cup_order_note_all_busy(void)
     note_all_busy_but(NULL);
 }
 
-/* Nothing can be recorded on it from now on. While a capture keeps context records off, a last point covers its work. */
+static void seal_host_locked(cup_order_t *order, cup_stream_t *stream);
+
+/* The stream's event goes to the order: the stream gets another one when it needs it. */
+static bool adopt(cup_order_t *order, CUevent event)
+{
+    orphan_t *orphan = event ? cup_meta_alloc(sizeof(*orphan)) : NULL;
+
+    if (!orphan)
+        return false;
+    atomic_store(&orphan->event, event);
+    orphan->next = atomic_load(&order->orphans);
+    while (!atomic_compare_exchange_weak(&order->orphans, &orphan->next, orphan))
+        ;
+    return true;
+}
+
+static void orphan_locked(cup_order_t *order, cup_stream_t *stream)
+{
+    if (atomic_load(&stream->host_made) != atomic_load(&stream->host_paid) && !cup_idle_is(stream)) {
+        seal_host_locked(order, stream);
+        if (!adopt(order, atomic_load(&stream->host_event)))
+            atomic_fetch_add(&order->orphans_made, 1);
+        atomic_store(&stream->host_event, NULL);
+    }
+    atomic_store(&stream->host_paid, atomic_load(&stream->host_made));
+    atomic_store(&stream->is_host_open, false);
+}
+
 static void leave_locked(cup_order_t *order, cup_stream_t *stream)
 {
-    bool is_covered =
-        order->captures > 0 && is_busy_known(order) && close_locked(order, NULL, true, false) == CUDA_SUCCESS;
-
-    if (!is_covered)
-        atomic_store(&order->busy.is_several, true);
     for (unsigned i = 0; i < RING; i++)
         if (order->ring[i].owner == stream)
             order->ring[i].owner = NULL;
     if (order->must.owner == stream)
         order->must.owner = NULL;
-    if (atomic_load(&stream->host_made) != atomic_load(&stream->host_paid))
-        atomic_store(&order->has_orphans, true);
-    atomic_store(&stream->host_paid, atomic_load(&stream->host_made));
-    atomic_store(&stream->is_host_open, false);
+    orphan_locked(order, stream);
+}
+
+/* Nothing can be recorded on it from now on. While a capture keeps context records off, a last point covers its work. */
+static void leave(cup_order_t *order, cup_stream_t *stream)
+{
+    bool is_covered = false, is_needed = true;
+
+    for (int tries = 0; is_needed && !is_covered && tries < PATIENT_TRIES; tries++) {
+        if (tries > 0)
+            rest(NULL);
+        cup_lock_acquire(&order->lock);
+        is_needed = order->captures > 0 && is_busy_known(order);
+        is_covered = is_needed && close_locked(order, NULL, true, false) == CUDA_SUCCESS;
+        cup_lock_release(&order->lock);
+    }
+    if (!is_covered)
+        make_unknown(order);
+    cup_lock_acquire(&order->lock);
+    leave_locked(order, stream);
+    cup_lock_release(&order->lock);
 }
 
 void cup_order_stream_ends(cup_stream_t *stream)
 {
     cup_order_t *order = atomic_load(&stream->order);
 
-    if (order) {
-        cup_lock_acquire(&order->lock);
-        leave_locked(order, stream);
-        cup_lock_release(&order->lock);
-    }
+    if (order)
+        leave(order, stream);
     for (int i = 0; i < CUP_ORDERS_MAX; i++)
         atomic_store(&stream->passed[i], 0);
     atomic_store(&stream->generation, 0);
@@ -1056,19 +1160,32 @@ void cup_order_note_host(cup_stream_t *stream)
     if (can_stay_open(stream))
         atomic_store(&stream->is_host_open, true);
     else if (record_host(order, stream) != CUDA_SUCCESS)
-        atomic_store(&order->has_orphans, true);
+        atomic_fetch_add(&order->orphans_made, 1);
     atomic_fetch_add(&stream->host_made, 1);
     if (!is_hosted(order, stream))
-        atomic_store(&order->has_orphans, true);
+        atomic_fetch_add(&order->orphans_made, 1);
     atomic_fetch_add(&order->host_made, 1);
+}
+
+/*
+ * The flag first: an operation that is submitted meanwhile opens the stream again, and that must stay. Who asks holds the
+ * lock, and never meets the stream between the two.
+ */
+static void seal_host_locked(cup_order_t *order, cup_stream_t *stream)
+{
+    if (atomic_exchange(&stream->is_host_open, false) && record_host(order, stream) != CUDA_SUCCESS)
+        atomic_fetch_add(&order->orphans_made, 1);
 }
 
 void cup_order_seal_host(cup_stream_t *stream)
 {
     cup_order_t *order = atomic_load_explicit(&stream->order, memory_order_acquire);
 
-    if (order && atomic_exchange(&stream->is_host_open, false) && record_host(order, stream) != CUDA_SUCCESS)
-        atomic_store(&order->has_orphans, true);
+    if (!order)
+        return;
+    cup_lock_acquire(&order->lock);
+    seal_host_locked(order, stream);
+    cup_lock_release(&order->lock);
 }
 
 typedef struct ask {
@@ -1087,31 +1204,58 @@ static CUresult ask_stream(cup_order_t *order, const cup_stream_t *stream)
     return stream->kind == CUP_STREAM_HANDLE ? ask_now(&ask) : in_context(order->ctx, ask_now, &ask);
 }
 
-/* Asks first: mostly the copies are over. */
+/* Asks first: mostly the copies are over. NOT_READY: they are not, and the event behind them is in *out_event. */
+static CUresult ask_host(cup_order_t *order, cup_stream_t *stream, CUevent *out_event)
+{
+    CUresult result = CUDA_ERROR_NOT_READY;
+
+    cup_lock_acquire(&order->lock);
+    if (cup_idle_is(stream))
+        result = CUDA_SUCCESS;
+    else if (atomic_load(&stream->is_host_open))
+        result = ask_stream(order, stream);
+    if (result == CUDA_ERROR_NOT_READY)
+        seal_host_locked(order, stream);
+    *out_event = atomic_load(&stream->host_event);
+    cup_lock_release(&order->lock);
+    return result;
+}
+
 static CUresult pay_stream(cup_order_t *order, cup_stream_t *stream)
 {
     uint64_t made = atomic_load(&stream->host_made);
-    CUresult result = CUDA_ERROR_NOT_READY;
+    CUevent event;
+    CUresult result;
 
     if (made == atomic_load(&stream->host_paid))
         return CUDA_SUCCESS;
-    if (cup_idle_is(stream)) {
-        result = CUDA_SUCCESS;
-    } else if (atomic_load(&stream->is_host_open)) {
-        result = ask_stream(order, stream);
-        if (result == CUDA_ERROR_NOT_READY)
-            cup_order_seal_host(stream);
-    }
-    if (result == CUDA_ERROR_NOT_READY && atomic_load(&stream->host_event)) {
-        result = cup_drv.cuEventQuery(atomic_load(&stream->host_event));
-        if (result == CUDA_ERROR_NOT_READY) {
-            CUP_STAT_ADD(host_waits, 1);
-            result = cup_drv.cuEventSynchronize(atomic_load(&stream->host_event));
-        }
+    result = ask_host(order, stream, &event);
+    if (result == CUDA_ERROR_NOT_READY && event)
+        result = cup_drv.cuEventQuery(event);
+    if (result == CUDA_ERROR_NOT_READY && event) {
+        CUP_STAT_ADD(host_waits, 1);
+        result = cup_drv.cuEventSynchronize(event);
     }
     if (result == CUDA_SUCCESS)
         atomic_store(&stream->host_paid, made);
     return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result; /* no event could be made: an orphan */
+}
+
+static CUresult pay_orphans(cup_order_t *order)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    for (orphan_t *orphan = atomic_load(&order->orphans); result == CUDA_SUCCESS && orphan;
+         orphan = orphan->next) {
+        CUevent event = atomic_load(&orphan->event);
+
+        if (!event)
+            continue;
+        result = cup_drv.cuEventSynchronize(event);
+        if (result == CUDA_SUCCESS)
+            atomic_store(&orphan->event, NULL);
+    }
+    return result;
 }
 
 /* Operations that no event of theirs tells of: everything that was submitted. */
@@ -1121,7 +1265,8 @@ static CUresult pay_everything(cup_order_t *order)
     CUresult result;
 
     cup_lock_acquire(&order->lock);
-    result = order->captures > 0 ? CUDA_SUCCESS : close_locked(order, NULL, false, false);
+    result =
+        order->captures > 0 ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : close_locked(order, NULL, false, false);
     newest = atomic_load(&order->point);
     cup_lock_release(&order->lock);
     return result == CUDA_SUCCESS ? cup_order_wait(order, newest) : result;
@@ -1132,6 +1277,7 @@ CUresult cup_order_pay_host(cup_order_t *order)
     uint64_t made = atomic_load_explicit(&order->host_made, memory_order_acquire);
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     CUresult result = CUDA_SUCCESS;
+    uint64_t orphans;
 
     if (made == atomic_load_explicit(&order->host_paid, memory_order_acquire))
         return CUDA_SUCCESS;
@@ -1140,9 +1286,15 @@ CUresult cup_order_pay_host(cup_order_t *order)
          stream = stream->next_hosted)
         if (atomic_load(&stream->order) == order)
             result = pay_stream(order, stream);
+    if (result == CUDA_SUCCESS)
+        result = pay_orphans(order);
     cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
-    if (result == CUDA_SUCCESS && atomic_exchange(&order->has_orphans, false))
+    orphans = atomic_load(&order->orphans_made); /* after the streams: one may have ended meanwhile */
+    if (result == CUDA_SUCCESS && atomic_load(&order->orphans_paid) != orphans) {
         result = pay_everything(order);
+        if (result == CUDA_SUCCESS)
+            atomic_store(&order->orphans_paid, orphans);
+    }
     if (result == CUDA_SUCCESS)
         atomic_store(&order->host_paid, made);
     return result;
@@ -1240,6 +1392,23 @@ cup_point_t cup_order_hand_out(cup_order_t *order)
 
 /* ---- captures ---- */
 
+/* Another capture may be in progress, and another thread in a call on a stream of its own. */
+static void close_patiently(cup_order_t *order)
+{
+    CUresult result = NOT_NOW;
+
+    for (int tries = 0; result == NOT_NOW && tries < PATIENT_TRIES; tries++) {
+        if (tries > 0)
+            rest(NULL);
+        cup_lock_acquire(&order->lock);
+        need_joiner(order);
+        result = close_locked(order, cup_stream_thread(), true, false);
+        if (!is_busy_known(order)) /* that does not pass */
+            result = CUDA_SUCCESS;
+        cup_lock_release(&order->lock);
+    }
+}
+
 /*
  * From now on only streams that don't capture can be recorded on: what is busy now is closed off, or a stream that goes on
  * to capture would keep the next point from being closed.
@@ -1251,14 +1420,32 @@ void cup_order_capture_begins(void)
     for (int i = 0; i < slots; i++) {
         cup_order_t *order = atomic_load(&g_order[i]);
 
+        if (follows(order) && !atomic_load(&order->has_ended))
+            close_patiently(order);
         cup_lock_acquire(&order->lock);
-        if (follows(order) && !atomic_load(&order->has_ended)) {
-            need_joiner(order);
-            close_locked(order, cup_stream_thread(), true, false);
-        }
         order->captures++;
         cup_lock_release(&order->lock);
     }
+}
+
+static bool is_busy(cup_order_t *order, cup_stream_t *stream)
+{
+    for (int i = 0; i < CUP_STREAM_SET_MAX; i++)
+        if (atomic_load(&order->busy.member[i]) == stream)
+            return !cup_idle_is(stream);
+    return false;
+}
+
+void cup_order_before_join(cup_stream_t *stream, cup_thread_t *self)
+{
+    cup_order_t *order = atomic_load_explicit(&stream->order, memory_order_acquire);
+
+    if (!order || !follows(order))
+        return;
+    cup_lock_acquire(&order->lock);
+    if (order->captures > 0 && is_busy(order, stream))
+        close_locked(order, self, true, false);
+    cup_lock_release(&order->lock);
 }
 
 void cup_order_capture_ended(void)

@@ -53,10 +53,16 @@ cup_point_t cup_order_stamp(cup_order_t *order, bool is_marked);
 CUresult cup_order_freed(cup_order_t *order, uint64_t size_bytes, bool is_due);
 
 /*
- * Whether later submissions will run after a free that is marked now. Not while a capture is in progress and it is not
- * known which streams are busy: such a block must wait until it is complete.
+ * Whether a free could be ordered now. Not while a capture is in progress and it is not known which streams are busy: such
+ * a block must wait until it is complete.
  */
 bool cup_order_can_close(cup_order_t *order);
+
+/*
+ * After the mark, before the block becomes free for others: true, and later submissions will run after the free with this
+ * stamp. False: as above; it must wait until the stamp is complete.
+ */
+bool cup_order_promise(cup_order_t *order, cup_point_t stamp);
 
 /*
  * Waits on the host for what asynchronous copies, host functions and graphs that were submitted before do to host memory:
@@ -130,6 +136,11 @@ cup_point_t cup_order_newest(cup_order_t *order);
  * on run after their last work. Closed points that a native free would have waited for as well, no others.
  */
 cup_point_t cup_order_hand_out(cup_order_t *order);
+
+/* ---- captures ---- */
+
+/* While a capture is in progress: work that is on the stream now is closed off, because the stream may be captured next. */
+void cup_order_before_join(cup_stream_t *stream, cup_thread_t *self);
 
 /* ---- captures (capture.c), under its lock ---- */
 

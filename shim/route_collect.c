@@ -57,6 +57,15 @@ CUP_WAIT_LIST(X)
 CUP_WAIT_CONTEXT_LIST(X)
 #undef X
 
+#define X(symbol, params, args, place)   \
+    CUresult cup_route_##symbol params   \
+    {                                    \
+        cup_submit_before_join((place)); \
+        return cup_drv.symbol args;      \
+    }
+CUP_JOIN_LIST(X)
+#undef X
+
 #define X(symbol, params, args)                \
     CUresult cup_route_##symbol params         \
     {                                          \
@@ -84,5 +93,6 @@ CUP_COLLECT_LIST(X)
 CUP_ASK_LIST(X)
 CUP_WAIT_LIST(X)
 CUP_WAIT_CONTEXT_LIST(X)
+CUP_JOIN_LIST(X)
 CUP_MANAGED_LIST(X)
 #undef X

@@ -144,6 +144,18 @@ static cup_stream_t *add_handle(CUstream handle)
     return stream;
 }
 
+/* In another context than before it is another stream: the events of the one before ended with that. */
+static void move_to(cup_stream_t *stream, struct cup_order *order)
+{
+    if (atomic_load_explicit(&stream->order, memory_order_relaxed) == order)
+        return;
+    atomic_store(&stream->host_event, NULL);
+    atomic_store(&stream->is_host_open, false);
+    atomic_store(&stream->tail, NULL);
+    atomic_store(&stream->tailed, 0);
+    atomic_store(&stream->order, order);
+}
+
 /* A handle that the driver does not know gets no entry: the call will be refused. */
 static bool resolve(cup_stream_t *stream, CUstream handle, uint64_t generation)
 {
@@ -153,7 +165,7 @@ static bool resolve(cup_stream_t *stream, CUstream handle, uint64_t generation)
         return false;
     for (int i = 0; i < CUP_ORDERS_MAX; i++)
         atomic_store_explicit(&stream->passed[i], 0, memory_order_relaxed);
-    atomic_store(&stream->order, cup_order_of(ctx));
+    move_to(stream, cup_order_of(ctx));
     atomic_store_explicit(&stream->generation, generation, memory_order_release);
     return true;
 }
@@ -177,7 +189,7 @@ static cup_stream_t *find_own(struct cup_order *order, cup_thread_t *thread)
     if (!*own)
         *own = cup_stream_create(CU_STREAM_PER_THREAD, CUP_STREAM_THREADS_OWN, order);
     else
-        atomic_store_explicit(&(*own)->order, order, memory_order_relaxed);
+        move_to(*own, order);
     return *own;
 }
 

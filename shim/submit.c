@@ -82,18 +82,23 @@ static void note_plain(const cup_call_t *call)
         ;
 }
 
-static void note_after(const cup_call_t *call)
+static void note_host(const cup_call_t *call)
 {
-    bool is_tail = call->stream->kind == CUP_STREAM_THREADS_OWN && cup_capture_is_active();
+    if (!(call->rule & CUP_SUBMIT_HOST) || !cup_gate_enter(false))
+        return;
+    cup_order_note_host(call->stream);
+    cup_gate_leave();
+}
 
-    if (!(call->rule & CUP_SUBMIT_HOST) && !is_tail)
+/*
+ * After the call word is taken back: a capture that begins counts itself, then reads the call words; so either it sees this
+ * call, and this thread sees the capture, or the call is over before the capture's first point.
+ */
+static void note_tail(const cup_call_t *call)
+{
+    if (call->stream->kind != CUP_STREAM_THREADS_OWN || !cup_capture_is_active() || !cup_gate_enter(false))
         return;
-    if (!cup_gate_enter(false))
-        return;
-    if (call->rule & CUP_SUBMIT_HOST)
-        cup_order_note_host(call->stream);
-    if (is_tail)
-        cup_order_note_tail(call->stream);
+    cup_order_note_tail(call->stream);
     cup_gate_leave();
 }
 
@@ -103,11 +108,15 @@ void cup_submit_end(cup_call_t *call, CUresult result)
         return;
     if (result == CUDA_SUCCESS) {
         note_plain(call);
-        note_after(call);
+        note_host(call);
         if (call->is_alone)
             cup_idle_note(&(cup_idle_t){call->stream, call->begun});
     }
-    atomic_store_explicit(&call->thread->incall, 0, memory_order_release);
+    if (call->stream->kind == CUP_STREAM_THREADS_OWN)
+        atomic_exchange(&call->thread->incall, 0);
+    else
+        atomic_store_explicit(&call->thread->incall, 0, memory_order_release);
+    note_tail(call);
 }
 
 void cup_submit_destroyed(CUstream handle)
@@ -148,6 +157,20 @@ int cup_submit_look_at_context(cup_idle_t *out_idle)
         count = cup_order_look_at_busy(cup_order_current(), thread, out_idle);
     cup_gate_leave();
     return count;
+}
+
+void cup_submit_before_join(cup_place_t place)
+{
+    cup_thread_t *thread;
+    cup_stream_t *stream;
+
+    if (!cup_order_is_followed() || !cup_capture_is_active() || !cup_gate_enter(false))
+        return;
+    thread = cup_stream_thread();
+    stream = thread ? cup_stream_find(place, thread) : NULL;
+    if (stream && !is_captured(stream))
+        cup_order_before_join(stream, thread);
+    cup_gate_leave();
 }
 
 bool cup_submit_collect(void)

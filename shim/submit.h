@@ -62,6 +62,9 @@ struct cup_idle cup_submit_look(cup_place_t place);
 /* The same for all streams of the current context that are known to be busy. Returns how many. */
 int cup_submit_look_at_context(struct cup_idle *out_idle);
 
+/* Before a wait that may make the stream a part of a capture: then nothing can be recorded on it any more. */
+void cup_submit_before_join(cup_place_t place);
+
 /* There is managed memory, which the CPU uses without a call: frees wait from now on, under exact. */
 void cup_submit_note_managed(void);
 

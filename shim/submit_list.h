@@ -381,6 +381,7 @@
     CUP_ASK_LIST(X)          \
     CUP_WAIT_LIST(X)         \
     CUP_WAIT_CONTEXT_LIST(X) \
+    CUP_JOIN_LIST(X)         \
     CUP_MANAGED_LIST(X)
 
 #endif /* CUP_SHIM_SUBMIT_LIST_H */

@@ -142,6 +142,34 @@ static void capture(void)
     capture_mode(CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
+/* A busy stream becomes a part of the capture: what it had to do before is covered, and order goes on beside it. */
+static void capture_joined(void)
+{
+    CUstream capturing = client_stream(CU_STREAM_NON_BLOCKING),
+             joined = client_stream(CU_STREAM_NON_BLOCKING);
+    CUstream next = client_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr kept = client_alloc(4096), block = client_alloc(BYTES);
+    CUgraph graph = NULL;
+    uint64_t before;
+    CUevent fork;
+
+    REQUIRE(cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS);
+    client_fill(capturing, kept, 4096, 1);
+    REQUIRE(cuStreamBeginCapture(capturing, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+    before = context_records();
+    late_fill(joined, block, 50000);
+    client_fill(capturing, kept, 4096, 2);
+    REQUIRE(cuEventRecord(fork, capturing) == CUDA_SUCCESS);
+    REQUIRE(cuStreamWaitEvent(joined, fork, 0) == CUDA_SUCCESS);
+    client_fill(joined, kept, 4096, 3);
+    hand_over(block, next);
+    REQUIRE(context_records() == before);
+    REQUIRE(cuEventRecord(fork, joined) == CUDA_SUCCESS);
+    REQUIRE(cuStreamWaitEvent(capturing, fork, 0) == CUDA_SUCCESS);
+    REQUIRE(cuStreamEndCapture(capturing, &graph) == CUDA_SUCCESS && graph);
+    REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
+}
+
 /* A stream's end makes unknown which streams are busy; a capture that begins then must find everything covered. */
 static void capture_unknown(void)
 {
@@ -229,10 +257,15 @@ static const struct {
     const char *name;
     void (*run)(void);
 } g_case[] = {
-    {"reuse", reuse},         {"own_stream", own_stream},
-    {"destroyed", destroyed}, {"thread_ends", thread_ends},
-    {"capture", capture},     {"capture_unknown", capture_unknown},
-    {"sticky", sticky},       {"two_contexts", two_contexts},
+    {"reuse", reuse},
+    {"own_stream", own_stream},
+    {"destroyed", destroyed},
+    {"thread_ends", thread_ends},
+    {"capture", capture},
+    {"capture_unknown", capture_unknown},
+    {"capture_joined", capture_joined},
+    {"sticky", sticky},
+    {"two_contexts", two_contexts},
     {"nothing", nothing},
 };
 
