@@ -135,9 +135,10 @@ static inline void meanwhile(void)
 {
     void (*act)(void) = gpu.meanwhile;
 
+    if (!act)
+        return; /* another thread's call writes nothing */
     gpu.meanwhile = NULL;
-    if (act)
-        act();
+    act();
 }
 
 static inline CUresult fake_current(CUcontext *ctx)
