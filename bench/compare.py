@@ -70,7 +70,7 @@ def parse_arguments():
     parser.add_argument("--all", action="store_true", help="the extras too")
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="build folder (default: build)")
-    parser.add_argument("--library", help="default: libcupola.so of the build folder")
+    parser.add_argument("--library", dest="shim", metavar="FILE", help="default: libcupola.so of the build folder")
     parser.add_argument("--software", action="store_true", help="the software driver even where there is a GPU")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each kind (default: 3)")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one run (default: 300)")
@@ -82,7 +82,7 @@ def parse_arguments():
     if unknown or options.rounds < 1:
         parser.error(f"no such program: {' '.join(unknown)}" if unknown else "--rounds must be at least 1")
     options.build = os.path.abspath(options.build)
-    options.library = os.path.abspath(options.library or os.path.join(options.build, "libcupola.so"))
+    options.shim = os.path.abspath(options.shim or os.path.join(options.build, "libcupola.so"))
     return options
 
 
@@ -179,7 +179,7 @@ def run_once(command, env, timeout):
 def run_preloaded(command, env, options, folder):
     """As run_once() under the library; also the sum of the counters that its processes wrote."""
     stats = os.path.join(folder, "stats.json")
-    env = {**env, "LD_PRELOAD": join_path(options.library, env.get("LD_PRELOAD")), "CUPOLA_STATS": stats}
+    env = {**env, "LD_PRELOAD": join_path(options.shim, env.get("LD_PRELOAD")), "CUPOLA_STATS": stats}
     for old in glob.glob(stats + "*"):
         os.remove(old)
     rows = run_once(command, env, options.timeout)
@@ -340,8 +340,8 @@ def main():
             print(f"{program.name:20} {'extra; ' if program.is_extra else ''}"
                   f"{'GPU only' if program.where == 'gpu' else 'GPU or software driver'}")
         return 0
-    if not os.path.exists(options.library):
-        sys.exit(f"compare: no {options.library}: build it first (cmake --preset release && cmake --build build)")
+    if not os.path.exists(options.shim):
+        sys.exit(f"compare: no {options.shim}: build it first (cmake --preset release && cmake --build build)")
     machine = Machine(options)
     print(f"machine: {machine.name}; median of {options.rounds} alternating rounds")
     rows, skipped, failed = measure_all(machine, options)

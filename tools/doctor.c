@@ -109,8 +109,8 @@ static void find_options(void)
 }
 
 typedef struct options {
-    const char *library;
-    char **app; /* NULL-terminated; NULL: none */
+    const char *path; /* --library */
+    char **app;       /* NULL-terminated; NULL: none */
 } options_t;
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -119,7 +119,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
     switch (key) {
     case 'l':
-        options->library = arg;
+        options->path = arg;
         return 0;
     case ARGP_KEY_ARG:
         options->app = &state->argv[state->next - 1];
@@ -154,7 +154,7 @@ int cup_verb_doctor(int argc, char **argv)
     char library[PATH_MAX];
 
     argp_parse(&grammar, argc, argv, ARGP_IN_ORDER, NULL, &options);
-    if (!cup_library_find(options.library, library))
+    if (!cup_library_find(options.path, library))
         return CUP_EXIT_OWN;
     find_kernel();
     cup_doctor_driver();

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 typedef struct options {
-    const char *library;
+    const char *path; /* --library */
     bool is_quiet;
     char **app; /* NULL-terminated */
 } options_t;
@@ -41,7 +41,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
     switch (key) {
     case 'l':
-        options->library = arg;
+        options->path = arg;
         return 0;
     case 'q':
         options->is_quiet = true;
@@ -164,7 +164,7 @@ int cup_verb_run(int argc, char **argv)
     char library[PATH_MAX];
 
     argp_parse(&grammar, argc, argv, ARGP_IN_ORDER, NULL, &options);
-    if (!cup_library_find(options.library, library))
+    if (!cup_library_find(options.path, library))
         return CUP_EXIT_OWN;
     cup_conf_load(environ, ignore_complaint, &conf);
     if (!cup_launch_preload(library)) {

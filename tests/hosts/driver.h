@@ -9,22 +9,15 @@
  */
 #ifndef CUP_TESTS_HOSTS_DRIVER_H
 #define CUP_TESTS_HOSTS_DRIVER_H
+#include "tests/support/require.h"
 #include <cuda.h>
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define REQUIRE(cond)                                                          \
-    do {                                                                       \
-        if (!(cond)) {                                                         \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond); \
-            _Exit(1);                                                          \
-        }                                                                      \
-    } while (0)
-
 typedef struct {
-    void *library;
+    void *handle;
     CUcontext context;
     CUresult (*set_current)(CUcontext);
     CUresult (*alloc)(CUdeviceptr *, size_t);
@@ -34,7 +27,7 @@ typedef struct {
 
 static inline void *driver_symbol(const driver_t *driver, const char *name)
 {
-    void *symbol = dlsym(driver->library, name);
+    void *symbol = dlsym(driver->handle, name);
     if (symbol == NULL)
         fprintf(stderr, "no %s\n", name);
     REQUIRE(symbol != NULL);
@@ -43,9 +36,9 @@ static inline void *driver_symbol(const driver_t *driver, const char *name)
 
 static inline driver_t driver_load(void)
 {
-    driver_t driver = {.library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL)};
+    driver_t driver = {.handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL)};
     CUdevice device = 0;
-    if (driver.library == NULL) {
+    if (driver.handle == NULL) {
         fprintf(stderr, "skipped: %s\n", dlerror());
         _Exit(77);
     }
@@ -56,7 +49,7 @@ static inline driver_t driver_load(void)
     driver.set_current = (CUresult(*)(CUcontext))driver_symbol(&driver, "cuCtxSetCurrent");
     driver.alloc = (CUresult(*)(CUdeviceptr *, size_t))driver_symbol(&driver, "cuMemAlloc_v2");
     driver.free = (CUresult(*)(CUdeviceptr))driver_symbol(&driver, "cuMemFree_v2");
-    driver.softcuda_calls = (uint64_t(*)(const char *))dlsym(driver.library, "softcuda_calls");
+    driver.softcuda_calls = (uint64_t(*)(const char *))dlsym(driver.handle, "softcuda_calls");
     REQUIRE(init(0) == CUDA_SUCCESS);
     REQUIRE(get(&device, 0) == CUDA_SUCCESS);
     REQUIRE(retain(&driver.context, device) == CUDA_SUCCESS);

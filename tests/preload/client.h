@@ -10,17 +10,10 @@
 #define CUP_TESTS_PRELOAD_CLIENT_H
 #include "tests/softcuda/claim.h"
 #include "tests/softcuda/softcuda.h"
+#include "tests/support/require.h"
 #include <cuda.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#define REQUIRE(cond)                                                          \
-    do {                                                                       \
-        if (!(cond)) {                                                         \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond); \
-            _Exit(1);                                                          \
-        }                                                                      \
-    } while (0)
 
 /* Driver calls that allocate, since the counters were reset. */
 static inline uint64_t driver_calls(void)

@@ -5,20 +5,13 @@
  * Not here:   what a stub does (test_doubt.c).
  */
 #define _GNU_SOURCE
+#include "tests/support/require.h"
 #include <cuda.h>
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define REQUIRE(cond)                                                          \
-    do {                                                                       \
-        if (!(cond)) {                                                         \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond); \
-            _Exit(1);                                                          \
-        }                                                                      \
-    } while (0)
 
 typedef int (*resolver_t)(const char *, void **, int, cuuint64_t, int *);
 
