@@ -42,6 +42,8 @@ PROGRAMS = [
     Program("torch_mlp", ["{python}", "{apps}/torch_mlp.py"], "gpu", NO_CACHING),
     Program("torch_gpt", ["{python}", "{apps}/torch_gpt.py"], "gpu", NO_CACHING, True),
     Program("torch_resnet", ["{python}", "{apps}/torch_resnet.py"], "gpu", NO_CACHING, True),
+    Program("torch_loader", ["{python}", "{apps}/torch_loader.py"], "gpu", NO_CACHING, True),
+    Program("torch_gcn", ["{python}", "{apps}/torch_gcn.py"], "gpu", NO_CACHING, True),
     Program("pipeline", ["{bench}/pipeline"], "any"),
     Program("streams", ["{bench}/streams"], "any", {}, True),
     Program("streams-small", ["{bench}/streams", "--least", "4k", "--bytes", "1m", "--groups", "132"], "gpu", {}, True),

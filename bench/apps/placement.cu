@@ -25,6 +25,8 @@ namespace
 constexpr size_t kBytes = (size_t)4 << 30;
 constexpr size_t kReads = (size_t)1 << 30;
 constexpr int kRounds = 11;
+/* Up and down: memory that is given back and taken again lies elsewhere. */
+constexpr size_t kHandleMib[] = {2, 8, 32, 256, 1024, 4096, 1024, 256, 32, 8, 2};
 constexpr int kStreams = 4, kKernels = 40;
 
 __global__ void read_all(const uint4 *data, size_t n, unsigned *out)
@@ -129,7 +131,7 @@ void measure(const char *name, size_t handle_bytes, void *buffer, unsigned *out)
                 reads / base_reads);
 }
 
-void speed()
+void speed(size_t alignment)
 {
     unsigned *out;
     void *plain;
@@ -139,10 +141,10 @@ void speed()
     measure("cudaMalloc", 0, plain, out);
     measure("cudaMalloc again", 0, plain, out);
     CHECK(cudaFree(plain));
-    for (size_t handle = (size_t)2 << 20; handle <= (size_t)1 << 30;
-         handle *= handle == (size_t)32 << 20 ? 8 : 4) {
+    for (size_t mib : kHandleMib) {
+        size_t handle = mib << 20;
         CUdeviceptr base;
-        CHECK(cuMemAddressReserve(&base, kBytes, 0, 0, 0));
+        CHECK(cuMemAddressReserve(&base, kBytes, alignment, 0, 0));
         for (size_t at = 0; at < kBytes; at += handle)
             back(base + at, handle);
         measure("handles", handle, (void *)base, out);
@@ -198,7 +200,9 @@ int main(int argc, char **argv)
     }
     CHECK(cudaFree(0));
     if (argc == 2 && std::strcmp(argv[1], "speed") == 0) {
-        speed();
+        speed(0);
+    } else if (argc == 2 && std::strcmp(argv[1], "speed-aligned") == 0) {
+        speed((size_t)1 << 30);
     } else if (argc == 2 && std::strcmp(argv[1], "gap") == 0) {
         std::printf("beside,map_unmap_rounds,longest_gap_us\n");
         for (int i = 0; i < 3; i++) {
@@ -206,7 +210,7 @@ int main(int argc, char **argv)
             longest_gap_us(true);
         }
     } else {
-        std::fprintf(stderr, "usage: placement speed|gap\n");
+        std::fprintf(stderr, "usage: placement speed|speed-aligned|gap\n");
         return 2;
     }
     return 0;
