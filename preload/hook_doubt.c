@@ -9,33 +9,53 @@
 #include "shim/route.h"
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 #define STUB_COUNT      256 /* the .rept below, too */
 #define STUB_SIZE_BYTES 16
+#define NAME_BYTES      64
 
 extern const char cup_hook_doubt_stubs[];
-__attribute__((used)) void cup_hook_doubt_called(void);
+__attribute__((used)) void cup_hook_doubt_called(unsigned number);
 __attribute__((used)) _Atomic(void *) cup_hook_doubt_real[STUB_COUNT];
+
+/* What to say at the stub's first call: the name it was looked up by. */
+static struct {
+    char text[NAME_BYTES];
+    _Atomic bool is_told, is_there;
+} g_name[STUB_COUNT];
+
+static void keep_name(size_t number, const char *name)
+{
+    strncpy(g_name[number].text, name, NAME_BYTES - 1);
+    atomic_store_explicit(&g_name[number].is_there, true, memory_order_release);
+}
 
 /* Slots are taken in order and never given back, so a search that meets an empty one has seen all that
  * are taken. */
-void *cup_hook_doubt(void *real)
+void *cup_hook_doubt(const char *name, void *real)
 {
     for (size_t i = 0; i < STUB_COUNT; i++) {
         void *there = NULL;
 
-        if (atomic_compare_exchange_strong(&cup_hook_doubt_real[i], &there, real) || there == real)
-            return (void *)(cup_hook_doubt_stubs + i * STUB_SIZE_BYTES);
+        if (atomic_compare_exchange_strong(&cup_hook_doubt_real[i], &there, real))
+            keep_name(i, name);
+        else if (there != real)
+            continue;
+        return (void *)(cup_hook_doubt_stubs + i * STUB_SIZE_BYTES);
     }
     return real;
 }
 
-void cup_hook_doubt_called(void)
+void cup_hook_doubt_called(unsigned number)
 {
     int saved = errno;
+    bool is_new = atomic_load_explicit(&g_name[number].is_there, memory_order_acquire) &&
+                  !atomic_exchange_explicit(&g_name[number].is_told, true, memory_order_relaxed);
 
-    cup_route_doubt();
+    cup_route_doubt(is_new ? g_name[number].text : NULL);
     errno = saved;
 }
 
@@ -87,6 +107,7 @@ __asm__(".text\n"
         "    movaps %xmm5, 144(%rsp)\n"
         "    movaps %xmm6, 160(%rsp)\n"
         "    movaps %xmm7, 176(%rsp)\n"
+        "    movl %r11d, %edi\n"
         "    call cup_hook_doubt_called\n"
         "    movq 0(%rsp), %rdi\n"
         "    movq 8(%rsp), %rsi\n"

@@ -10,7 +10,7 @@
 #ifndef CUP_PRELOAD_HOOK_DOUBT_H
 #define CUP_PRELOAD_HOOK_DOUBT_H
 
-/* The stub in front of real; real itself when there are no more stubs: then its calls go by us. */
-void *cup_hook_doubt(void *real);
+/* The stub in front of real, which was looked up as name (kept, cut after 63 characters); real itself when there are no more stubs: then its calls go by us. */
+void *cup_hook_doubt(const char *name, void *real);
 
 #endif /* CUP_PRELOAD_HOOK_DOUBT_H */

@@ -207,5 +207,5 @@ void *cup_hook_substitute(const char *name, void *real)
     /* A known name of one of our families is one symbol, not what newer drivers may answer in its name. */
     if (cup_hook_classify(name) == CUP_NAME_KNOWN && (!is_family(name) || cup_drv_symbol(name) == real))
         return real;
-    return cup_hook_doubt(real);
+    return cup_hook_doubt(name, real);
 }

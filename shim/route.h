@@ -32,8 +32,8 @@ typedef enum {
 } cup_hook_t;
 void *cup_route_real(cup_hook_t hook);
 
-/* An entry point that is in no LIST of ours is about to be called (hook_doubt.h). */
-void cup_route_doubt(void);
+/* An entry point that is in no LIST of ours is about to be called (hook_doubt.h). name: the first time, else NULL. */
+void cup_route_doubt(const char *name);
 
 /* Count a look-up that was answered with a hook, by its door. */
 void cup_route_note_dlsym(void);

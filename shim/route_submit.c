@@ -5,6 +5,7 @@
  * How:        a body per row of submit_list.h; three by hand below.
  */
 #include "shim/drv.h"
+#include "shim/log.h"
 #include "shim/route.h"
 #include "shim/submit.h"
 #include "shim/submit_list.h"
@@ -33,8 +34,12 @@ CUP_SUBMIT_LIST(X)
 CUP_SUBMIT_DOUBT_LIST(X)
 #undef X
 
-void cup_route_doubt(void)
+void cup_route_doubt(const char *name)
 {
+    if (name)
+        cup_log(CUP_LOG_INFO,
+                "%s is not known here: each call waits for what was freed, and counts as work on all streams",
+                name);
     cup_submit_doubt();
 }
 

@@ -10,23 +10,25 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { STUBS = 256 };
 
-static int g_told;
+static int g_told, g_named;
 static uintptr_t g_frame;
 static int g_taken; /* stubs so far: the tests may share a process */
 
 static void *stub_of(void *function)
 {
     g_taken++;
-    return cup_hook_doubt(function);
+    return cup_hook_doubt("cuNobody", function);
 }
 
 /* In the shim's place. Overwrites what any call may overwrite. */
-void cup_route_doubt(void)
+void cup_route_doubt(const char *name)
 {
     g_told++;
+    g_named += name && strcmp(name, "cuNobody") == 0;
     g_frame = (uintptr_t)__builtin_frame_address(0);
     errno = ERANGE;
     /* clang-format off */
@@ -85,12 +87,14 @@ TEST(doubt, any_signature_comes_through)
     double (*stub_sum)(int, ...) = (__typeof__(stub_sum))stub_of((void *)sum);
     by_value_t (*stub_give)(long) = (__typeof__(stub_give))stub_of((void *)give);
 
-    g_told = 0;
+    g_told = g_named = 0;
     CHECK(stub_mixed != mixed && stub_sum != sum && stub_give != give);
     CHECK(call_mixed(stub_mixed) == call_mixed(mixed));
     CHECK(stub_sum(9, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0) == 285.0);
     CHECK_EQ(stub_give(77).word[5], 77);
-    CHECK_EQ(g_told, 3);
+    CHECK_EQ(stub_give(78).word[5], 78);
+    CHECK_EQ(g_told, 4);
+    CHECK_EQ(g_named, 3); /* each says its name at its first call */
     CHECK_EQ(g_frame % 16, 0); /* the saved frame pointer lies right under an aligned stack */
 }
 
@@ -131,7 +135,7 @@ static void *ask(void *argument)
     void **found = argument;
 
     for (uintptr_t i = 0; i < STUBS + 8; i++)
-        found[i] = cup_hook_doubt((void *)(0x10000 + i * 64));
+        found[i] = cup_hook_doubt("cuNowhere", (void *)(0x10000 + i * 64));
     return NULL;
 }
 
