@@ -42,6 +42,8 @@
     X(cuLaunchKernelEx)          \
     X(cuStreamCreate)            \
     X(cuStreamSynchronize)       \
+    X(cuEventCreate)             \
+    X(cuEventRecord)             \
     X(cuMemAlloc_v2)             \
     X(cuMemFree_v2)              \
     X(cuMemAllocHost_v2)         \
@@ -313,6 +315,14 @@ CUstream dev_stream(void)
     CUstream stream;
     dev_check(drv.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     return stream;
+}
+
+void dev_record(CUstream stream)
+{
+    static __thread CUevent event;
+    if (!event)
+        dev_check(drv.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+    dev_check(drv.cuEventRecord(event, stream), "cuEventRecord");
 }
 
 void dev_sync(void)

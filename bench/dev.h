@@ -47,8 +47,9 @@ void dev_open_async(void);
 CUdeviceptr dev_alloc_async(uint64_t bytes, CUstream stream);
 void dev_free_async(CUdeviceptr block, CUstream stream);
 
-CUstream dev_stream(void); /* a new stream that the legacy stream does not wait for */
-void dev_sync(void);       /* all work of the context */
+CUstream dev_stream(void);        /* a new stream that the legacy stream does not wait for */
+void dev_record(CUstream stream); /* an event behind what was submitted to it; nobody looks at it */
+void dev_sync(void);              /* all work of the context */
 void dev_stream_sync(CUstream stream);
 void *dev_host_alloc(uint64_t bytes);                      /* pinned; lives until the end of the process */
 void dev_read(void *to, CUdeviceptr from, uint64_t bytes); /* blocks */

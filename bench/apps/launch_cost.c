@@ -2,8 +2,9 @@
 /*
  * launch_cost - what an empty kernel's launch costs the host, alone and as the first one after a free.
  * What:       nanoseconds a turn, medians over batches, for a launch, for an allocation and its free, and
- *             for both together, on the legacy and on a non-blocking stream. The last lines: a launch, and what
- *             it costs more after a free (both together less each alone).
+ *             for both together, on the legacy and on a non-blocking stream. The last lines: a launch, what it costs
+ *             more after a free (both together less each alone), and after an event of the program (natively
+ *             what the driver takes for one).
  * Not here:   the GPU's time: batches are short enough never to fill the launch queue, and the wait behind
  *             each is not timed. Natively the free after a launch waits for it, and that is timed.
  * Invariants: the kinds take turns, batch by batch, so a machine that slows down slows them alike. There is
@@ -18,16 +19,18 @@
 #define BATCHES_MAX 1000
 #define BYTES       4096
 
-enum { LAUNCH, PAIR, BOTH, KINDS };
-static const char *const kind_names[KINDS] = {"launch", "alloc+free", "alloc+free+launch"};
+enum { LAUNCH, PAIR, BOTH, RECORD, KINDS };
+static const char *const kind_names[KINDS] = {"launch", "alloc+free", "alloc+free+launch", "event+launch"};
 
 /* Seconds a turn. */
 static double time_batch(int kind, CUstream stream)
 {
     double start = dev_now_s(), end;
     for (int i = 0; i < BATCH; i++) {
-        if (kind != LAUNCH)
+        if (kind == PAIR || kind == BOTH)
             dev_free(dev_alloc(BYTES));
+        if (kind == RECORD)
+            dev_record(stream);
         if (kind != PAIR)
             dev_spin(0, stream);
     }
@@ -51,11 +54,14 @@ static void time_kinds(const char *name, CUstream stream, int batches, double ou
     }
 }
 
-static void report(const char *name, const char *name_after_free, const double time_s[KINDS],
-                   uint64_t batches)
+static void report(const char *name, const double time_s[KINDS], uint64_t batches)
 {
+    char text[64];
     dev_report(name, time_s[LAUNCH], batches, HASH_START);
-    dev_report(name_after_free, time_s[BOTH] - time_s[PAIR] - time_s[LAUNCH], batches, HASH_START);
+    snprintf(text, sizeof text, "%s-after-free", name);
+    dev_report(text, time_s[BOTH] - time_s[PAIR] - time_s[LAUNCH], batches, HASH_START);
+    snprintf(text, sizeof text, "%s-after-event", name);
+    dev_report(text, time_s[RECORD] - time_s[LAUNCH], batches, HASH_START);
 }
 
 int main(int argc, char **argv)
@@ -71,7 +77,7 @@ int main(int argc, char **argv)
     printf("stream,kind,batches,ns\n");
     time_kinds("legacy", CU_STREAM_LEGACY, (int)batches, legacy_s);
     time_kinds("non-blocking", dev_stream(), (int)batches, stream_s);
-    report("launch_cost-legacy", "launch_cost-legacy-after-free", legacy_s, batches);
-    report("launch_cost-stream", "launch_cost-stream-after-free", stream_s, batches);
+    report("launch_cost-legacy", legacy_s, batches);
+    report("launch_cost-stream", stream_s, batches);
     return 0;
 }

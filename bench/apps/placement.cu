@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * placement - does it matter for the GPU how memory is mapped? Without the preload and without cupola.
- * What:       placement speed: read bandwidth and random 4-byte reads of a 4 GiB buffer, by cudaMalloc and
- *             by handles of 2 MiB ... 1 GiB mapped side by side; a CSV row each, with the ratio to
- *             cudaMalloc's. placement gap: 5 ms kernels back to back on four streams, alone and beside a
- *             thread that creates, maps, unmaps and releases a 32 MiB handle all the time: the longest time
- *             between two kernels of a stream. Under the preload the row "cudaMalloc" is a pooled buffer.
+ * What:       placement speed: read bandwidth and random 4-byte reads of buffers of 4 GiB that fill three
+ *             quarters of the device, by cudaMalloc (handle_mib 0) and by handles of 2 MiB ... 4 GiB mapped
+ *             side by side; a CSV row each: medians over the buffers, their ratio to cudaMalloc's, and the
+ *             ratios of the slowest and the fastest buffer. placement gap: 5 ms kernels back to back on four
+ *             streams, alone and beside a thread that creates, maps, unmaps and releases a 32 MiB handle all
+ *             the time: the longest time between two kernels of a stream. Under the preload cudaMalloc's
+ *             rows are pooled buffers.
  * Not here:   what the mapping calls cost the host (docs/placement.md).
  * Threads:    one; "gap" adds the one that maps.
  */
@@ -23,10 +25,10 @@ namespace
 {
 
 constexpr size_t kBytes = (size_t)4 << 30;
-constexpr size_t kReads = (size_t)1 << 30;
-constexpr int kRounds = 11;
-/* Up and down: memory that is given back and taken again lies elsewhere. */
-constexpr size_t kHandleMib[] = {2, 8, 32, 256, 1024, 4096, 1024, 256, 32, 8, 2};
+constexpr size_t kReads = (size_t)1 << 28;
+constexpr int kRounds = 5;
+/* 0: cudaMalloc. Up and down: memory that is given back and taken again lies elsewhere. */
+constexpr size_t kHandleMib[] = {0, 2, 8, 32, 256, 1024, 4096, 1024, 256, 32, 8, 2, 0};
 constexpr int kStreams = 4, kKernels = 40;
 
 __global__ void read_all(const uint4 *data, size_t n, unsigned *out)
@@ -112,45 +114,89 @@ template <typename Launch> double median_ms(Launch launch)
         CHECK(cudaEventSynchronize(stop));
         CHECK(cudaEventElapsedTime(&time, start, stop));
     }
+    CHECK(cudaEventDestroy(start));
+    CHECK(cudaEventDestroy(stop));
     std::sort(times.begin(), times.end());
     return times[kRounds / 2];
 }
 
-void measure(const char *name, size_t handle_bytes, void *buffer, unsigned *out)
+void *take(size_t handle_bytes)
 {
-    static double base_gbs, base_reads;
-    CHECK(cudaMemset(buffer, 7, kBytes));
-    double gbs =
-        kBytes / 1e6 / median_ms([&] { read_all<<<2112, 512>>>((uint4 *)buffer, kBytes / 16, out); });
-    double reads = kReads / 1e6 / median_ms([&] {
-                       read_random<<<2112, 512>>>((unsigned *)buffer, kBytes / 4, kReads, out);
-                   });
-    if (base_gbs == 0)
-        base_gbs = gbs, base_reads = reads;
-    std::printf("%s,%zu,%.1f,%.4f,%.3f,%.4f\n", name, handle_bytes, gbs, gbs / base_gbs, reads,
-                reads / base_reads);
+    CUdeviceptr base;
+    void *plain;
+    if (handle_bytes == 0) {
+        CHECK(cudaMalloc(&plain, kBytes));
+        return plain;
+    }
+    CHECK(cuMemAddressReserve(&base, kBytes, 0, 0, 0));
+    for (size_t at = 0; at < kBytes; at += handle_bytes)
+        back(base + at, handle_bytes);
+    return (void *)base;
 }
 
-void speed(size_t alignment)
+void give_back(void *buffer, size_t handle_bytes)
 {
-    unsigned *out;
-    void *plain;
-    CHECK(cudaMalloc(&out, 4));
-    CHECK(cudaMalloc(&plain, kBytes));
-    std::printf("memory,handle_bytes,read_gb_s,read_ratio,random_g_reads_s,random_ratio\n");
-    measure("cudaMalloc", 0, plain, out);
-    measure("cudaMalloc again", 0, plain, out);
-    CHECK(cudaFree(plain));
-    for (size_t mib : kHandleMib) {
-        size_t handle = mib << 20;
-        CUdeviceptr base;
-        CHECK(cuMemAddressReserve(&base, kBytes, alignment, 0, 0));
-        for (size_t at = 0; at < kBytes; at += handle)
-            back(base + at, handle);
-        measure("handles", handle, (void *)base, out);
-        CHECK(cuMemUnmap(base, kBytes));
-        CHECK(cuMemAddressFree(base, kBytes));
+    if (handle_bytes == 0) {
+        CHECK(cudaFree(buffer));
+        return;
     }
+    CHECK(cuMemUnmap((CUdeviceptr)buffer, kBytes));
+    CHECK(cuMemAddressFree((CUdeviceptr)buffer, kBytes));
+}
+
+struct Speeds {
+    std::vector<double> read, random;
+};
+
+/* All are held at once: they lie in different parts of the device. */
+Speeds measure(size_t handle_bytes, size_t buffers, unsigned *out)
+{
+    std::vector<void *> held(buffers);
+    Speeds speeds;
+    for (void *&buffer : held) {
+        buffer = take(handle_bytes);
+        CHECK(cudaMemset(buffer, 7, kBytes));
+    }
+    for (void *buffer : held) {
+        speeds.read.push_back(kBytes / 1e6 /
+                              median_ms([&] { read_all<<<2112, 512>>>((uint4 *)buffer, kBytes / 16, out); }));
+        speeds.random.push_back(kReads / 1e6 / median_ms([&] {
+                                    read_random<<<2112, 512>>>((unsigned *)buffer, kBytes / 4, kReads, out);
+                                }));
+    }
+    for (void *buffer : held)
+        give_back(buffer, handle_bytes);
+    std::sort(speeds.read.begin(), speeds.read.end());
+    std::sort(speeds.random.begin(), speeds.random.end());
+    return speeds;
+}
+
+void print(const std::vector<double> &sorted, double base)
+{
+    double median = sorted[sorted.size() / 2];
+    std::printf(",%.1f,%.4f,%.4f,%.4f", median, median / base, sorted.front() / base, sorted.back() / base);
+}
+
+void speed()
+{
+    size_t free_bytes, total_bytes;
+    double base_read = 0, base_random = 0;
+    unsigned *out;
+    CHECK(cudaMalloc(&out, 4));
+    CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+    size_t buffers = free_bytes / 4 * 3 / kBytes;
+    std::printf("handle_mib,buffers,read_gb_s,read_ratio,read_least,read_most,"
+                "random_g_s,random_ratio,random_least,random_most\n");
+    for (size_t mib : kHandleMib) {
+        Speeds speeds = measure(mib << 20, buffers, out);
+        if (base_read == 0)
+            base_read = speeds.read[buffers / 2], base_random = speeds.random[buffers / 2];
+        std::printf("%zu,%zu", mib, buffers);
+        print(speeds.read, base_read);
+        print(speeds.random, base_random);
+        std::printf("\n");
+    }
+    CHECK(cudaFree(out));
 }
 
 /* The longest time between two kernels of a stream, in microseconds. */
@@ -200,9 +246,7 @@ int main(int argc, char **argv)
     }
     CHECK(cudaFree(0));
     if (argc == 2 && std::strcmp(argv[1], "speed") == 0) {
-        speed(0);
-    } else if (argc == 2 && std::strcmp(argv[1], "speed-aligned") == 0) {
-        speed((size_t)1 << 30);
+        speed();
     } else if (argc == 2 && std::strcmp(argv[1], "gap") == 0) {
         std::printf("beside,map_unmap_rounds,longest_gap_us\n");
         for (int i = 0; i < 3; i++) {
@@ -210,7 +254,7 @@ int main(int argc, char **argv)
             longest_gap_us(true);
         }
     } else {
-        std::fprintf(stderr, "usage: placement speed|speed-aligned|gap\n");
+        std::fprintf(stderr, "usage: placement speed|gap\n");
         return 2;
     }
     return 0;
