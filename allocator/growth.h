@@ -69,6 +69,14 @@ void cup_growth_decommit(cup_growth_t *growth, const cup_provider_t *provider);
 /* Every span that was taken out of use is FREE or HOLE again, as its handles say. */
 void cup_growth_settle_locked(cup_growth_t *growth);
 
+static inline bool cup_growth_has_sources(const cup_growth_t *growth)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < growth->range->zones; i++)
+        count += growth->borrowed[i];
+    return count > 0;
+}
+
 static inline uint64_t cup_growth_missing_bytes(const cup_growth_t *growth)
 {
     uint64_t bytes = 0;

@@ -53,16 +53,20 @@ static bool may_move(const cup_pool_fields_t *f)
     return !f->provider.may_move || f->provider.may_move(f->provider.self);
 }
 
-/* The window, and the sources that the slack asks for. */
-static cup_status_t plan_growth_locked(cup_pool_fields_t *f, cup_growth_t *growth,
+/*
+ * The window, and what the slack asks for: sources for it; and where handles of its size are not to be had, others that go
+ * back before new ones are made.
+ */
+static cup_status_t plan_growth_locked(cup_pool_fields_t *f, cup_growth_t *growth, cup_growth_t *trade,
                                        const cup_pool_request_t *request, bool is_movable)
 {
     cup_status_t status = cup_growth_plan_locked(growth, request->span_bytes, request->align, &f->spans);
     if (status != CUP_OK)
         return status;
     uint64_t after_bytes = f->stat.footprint_bytes + f->growing_bytes + growth->site.new_bytes;
-    if (after_bytes > budget_bytes(f, request) && is_movable)
-        (void)cup_growth_borrow_locked(growth, growth->site.new_bytes, &f->spans);
+    if (after_bytes > budget_bytes(f, request) && is_movable &&
+        !cup_growth_borrow_locked(growth, growth->site.new_bytes, &f->spans))
+        (void)cup_growth_doom_locked(trade, cup_growth_missing_bytes(growth), &f->spans);
     growth->planned_bytes = cup_growth_missing_bytes(growth);
     f->growing_bytes += growth->planned_bytes;
     return CUP_OK;
@@ -100,6 +104,17 @@ static void settle_growth_locked(cup_pool_fields_t *f, cup_growth_t *growth)
         f->stat.footprint_peak_bytes = f->stat.footprint_bytes;
 }
 
+/* Handles of another size go back: planned beside the growth, done before it, so that no more is held at any time. */
+static void carry_out_trade(cup_pool_t *pool, cup_growth_t *trade)
+{
+    if (!cup_growth_has_sources(trade))
+        return;
+    cup_growth_decommit(trade, &pool->f.provider);
+    cup_lock_acquire(&pool->lock);
+    settle_growth_locked(&pool->f, trade);
+    cup_lock_release(&pool->lock);
+}
+
 /*
  * Settled and served in one locked section: no other thread can take the memory that this request paid for.
  */
@@ -129,7 +144,7 @@ static cup_status_t finish_growth(cup_pool_t *pool, cup_growth_t *growth, cup_st
 cup_status_t cup_pool_grow_range(cup_pool_t *pool, const cup_pool_request_t *request, cup_addr_t *out_addr)
 {
     cup_range_t *range = cup_pool_range_for(&pool->f, request);
-    cup_growth_t growth;
+    cup_growth_t growth, trade;
     cup_lock_acquire(&pool->lock);
     bool is_open = range->chunk != NULL;
     cup_lock_release(&pool->lock);
@@ -137,6 +152,8 @@ cup_status_t cup_pool_grow_range(cup_pool_t *pool, const cup_pool_request_t *req
     if (status != CUP_OK)
         return status;
     status = cup_growth_init(&growth, range);
+    if (cup_growth_init(&trade, range) != CUP_OK)
+        status = CUP_ERR_NOMEM;
     bool is_movable = may_move(&pool->f);
     cup_lock_acquire(&pool->lock);
     if (status == CUP_OK)
@@ -145,12 +162,14 @@ cup_status_t cup_pool_grow_range(cup_pool_t *pool, const cup_pool_request_t *req
         status = cup_pool_commit_locked(&pool->f, request, out_addr);
     bool must_grow = status == CUP_ERR_MISS;
     if (must_grow)
-        status = plan_growth_locked(&pool->f, &growth, request, is_movable);
+        status = plan_growth_locked(&pool->f, &growth, &trade, request, is_movable);
     cup_lock_release(&pool->lock);
     if (must_grow && status == CUP_OK) {
+        carry_out_trade(pool, &trade);
         status = carry_out(pool, &growth);
         status = finish_growth(pool, &growth, status, request, out_addr);
     }
+    cup_growth_fini(&trade);
     cup_growth_fini(&growth);
     return status;
 }

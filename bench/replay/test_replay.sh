@@ -159,10 +159,11 @@ at_most() {
 }
 
 case_bars() {
-    for name in gpt gen cp; do
+    for name in gpt gpt2 gen cp; do
         cp "$traces/$name.csv.xz" "$scratch/$name"
     done
     at_most 1.05 gpt --lag 0
+    at_most 1.06 gpt2 --lag 0 # 1.09 if handles of another size don't go back before new ones are made
     at_most 1.05 gen --lag 0
     at_most 1.10 cp --lag 0
     at_most 1.10 gpt --lag 32

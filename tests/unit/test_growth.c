@@ -293,7 +293,8 @@ TEST(growth, handles_grow_with_the_range)
     cup_pool_destroy(pool);
 }
 
-TEST(growth, only_handles_of_the_same_size_are_moved)
+/* Only equals are moved; others go back, as far as they cover what is made in their place. */
+TEST(growth, handles_of_another_size_are_traded)
 {
     cup_pool_t *pool =
         create((cup_pool_conf_t){.slack_percent = 100, .range_bytes = 64 * CUP_GIB}, 64 * CUP_GIB);
@@ -303,10 +304,30 @@ TEST(growth, only_handles_of_the_same_size_are_moved)
     must_free(pool, low);
     CHECK_EQ(cup_pool_trim(pool, UINT64_MAX), 24 * CUP_MIB);
     must_free(pool, high);
-    CHECK_EQ(must_alloc(pool, 24 * CUP_MIB), low); /* 12 small handles, though two large ones are free */
-    CHECK_EQ(fake.moves, 0);
-    CHECK_EQ(must_alloc(pool, 24 * CUP_MIB), last + 8 * CUP_MIB);
-    CHECK(fake.moves == 2 && stat_of(pool).footprint_bytes == CUP_GIB + 32 * CUP_MIB);
+    uint64_t decommits = fake.decommits;
+    CHECK_EQ(must_alloc(pool, 24 * CUP_MIB), low); /* 12 small handles, for two large ones */
+    CHECK(fake.moves == 0 && fake.decommits == decommits + 2);
+    CHECK_EQ(stat_of(pool).footprint_bytes, CUP_GIB - 24 * CUP_MIB + 8 * CUP_MIB + 24 * CUP_MIB);
+    must_free(pool, low);
+    CHECK_EQ(must_alloc(pool, 32 * CUP_MIB), last + 8 * CUP_MIB); /* four large ones, for 12 small ones */
+    CHECK(fake.moves == 0 && fake.decommits == decommits + 2 + 12);
+    CHECK_EQ(stat_of(pool).footprint_bytes, CUP_GIB - 24 * CUP_MIB + 8 * CUP_MIB + 32 * CUP_MIB);
+    cup_pool_destroy(pool);
+}
+
+/* What is not complete stays, whatever its size. */
+TEST(growth, nothing_incomplete_is_traded)
+{
+    cup_pool_t *pool =
+        create((cup_pool_conf_t){.slack_percent = 100, .range_bytes = 64 * CUP_GIB}, 64 * CUP_GIB);
+    cup_addr_t low = must_alloc(pool, 24 * CUP_MIB);
+    must_alloc(pool, CUP_GIB - 24 * CUP_MIB);
+    CHECK_EQ(cup_pool_free_ordered(pool, low, 5, NULL), CUP_OK);
+    must_alloc(pool, 32 * CUP_MIB);
+    CHECK(fake.decommits == 0 && fake.moves == 0);
+    cup_pool_complete(pool, 5);
+    must_alloc(pool, 32 * CUP_MIB);
+    CHECK_EQ(fake.decommits, 12);
     cup_pool_destroy(pool);
 }
 
