@@ -57,8 +57,10 @@
     X(cuStreamSynchronize, (CUstream stream), (stream), CUP_ON(stream))                                      \
     X(cuStreamSynchronize_ptsz, (CUstream stream), (stream), CUP_ON_PTSZ(stream))
 
-/* WAIT_CONTEXT: likewise, for all streams of the current context. */
-#define CUP_WAIT_CONTEXT_LIST(X) X(cuCtxSynchronize, (void), ())
+/* WAIT_CONTEXT: likewise, for all streams of a context, NULL: the current one: X(symbol, (parameters), (arguments), context). */
+#define CUP_WAIT_CONTEXT_LIST(X)                                                                             \
+    X(cuCtxSynchronize, (void), (), NULL)                                                                    \
+    X(cuCtxSynchronize_v2, (CUcontext ctx), (ctx), ctx)
 
 /* JOIN: may make a stream a part of a capture in progress: X(symbol, (parameters), (arguments), place). */
 #define CUP_JOIN_LIST(X)                                                                                     \

@@ -38,7 +38,7 @@
     K(cuCtxGetSharedMemConfig) K(cuCtxGetStreamPriorityRange) K(cuCtxPopCurrent) K(cuCtxPopCurrent_v2)      \
     K(cuCtxPushCurrent) K(cuCtxPushCurrent_v2) K(cuCtxRecordEvent) K(cuCtxResetPersistingL2Cache)           \
     K(cuCtxSetCacheConfig) K(cuCtxSetCurrent) K(cuCtxSetFlags) K(cuCtxSetLimit) K(cuCtxSetSharedMemConfig)  \
-    K(cuCtxSynchronize_v2) K(cuCtxWaitEvent) K(cuGreenCtxCreate) K(cuGreenCtxDestroy)   \
+    K(cuCtxWaitEvent) K(cuGreenCtxCreate) K(cuGreenCtxDestroy)                                               \
     K(cuGreenCtxGetDevResource) K(cuGreenCtxGetId) K(cuGreenCtxStreamCreate) K(cuGreenCtxWaitEvent)         \
     K(cuThreadExchangeStreamCaptureMode)                                                                    \
     /* modules, libraries, kernels: loading fills memory that is not the program's yet */                   \

@@ -43,11 +43,11 @@ CUP_ASK_LIST(X)
 CUP_WAIT_LIST(X)
 #undef X
 
-#define X(symbol, params, args)                                   \
+#define X(symbol, params, args, context)                          \
     CUresult cup_route_##symbol params                            \
     {                                                             \
         cup_idle_t idle[CUP_STREAM_SET_MAX];                      \
-        int count = cup_submit_look_at_context(idle);             \
+        int count = cup_submit_look_at_context(context, idle);    \
         CUresult result = cup_drv.symbol args;                    \
                                                                   \
         for (int i = 0; result == CUDA_SUCCESS && i < count; i++) \

@@ -145,16 +145,18 @@ cup_idle_t cup_submit_look(cup_place_t place)
     return idle;
 }
 
-int cup_submit_look_at_context(cup_idle_t *out_idle)
+int cup_submit_look_at_context(CUcontext ctx, cup_idle_t *out_idle)
 {
     cup_thread_t *thread;
+    cup_order_t *order;
     int count = 0;
 
     if (!cup_order_is_followed() || !cup_gate_enter(false))
         return 0;
     thread = cup_stream_thread();
-    if (thread && cup_order_current())
-        count = cup_order_look_at_busy(cup_order_current(), thread, out_idle);
+    order = ctx ? cup_order_of(ctx) : cup_order_current();
+    if (thread && order)
+        count = cup_order_look_at_busy(order, thread, out_idle);
     cup_gate_leave();
     return count;
 }

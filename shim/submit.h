@@ -59,8 +59,8 @@ bool cup_submit_collect(void);
 /* Before a call that waits for a stream: what can be said of it afterwards (idle.h). */
 struct cup_idle cup_submit_look(cup_place_t place);
 
-/* The same for all streams of the current context that are known to be busy. Returns how many. */
-int cup_submit_look_at_context(struct cup_idle *out_idle);
+/* The same for all streams of a context, NULL: the current one, that are known to be busy. Returns how many. */
+int cup_submit_look_at_context(CUcontext ctx, struct cup_idle *out_idle);
 
 /* Before a wait that may make the stream a part of a capture: then nothing can be recorded on it any more. */
 void cup_submit_before_join(cup_place_t place);

@@ -68,6 +68,27 @@ static void own_stream(void)
     REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
 }
 
+/* What the program has waited for needs no point, whichever version of the call it was. */
+static void waited(void)
+{
+    CUstream stream = client_stream(CU_STREAM_NON_BLOCKING);
+    CUdriverProcAddressQueryResult status;
+    CUcontext ctx = NULL;
+    CUresult (*wait_for)(CUcontext) = NULL;
+
+    REQUIRE(cuGetProcAddress("cuCtxSynchronize", (void **)&wait_for, 13000, 0, &status) == CUDA_SUCCESS);
+    REQUIRE(wait_for && (void *)wait_for != (void *)cuCtxSynchronize);
+    REQUIRE(cuCtxGetCurrent(&ctx) == CUDA_SUCCESS);
+    for (int i = 0; i < 200; i++) {
+        CUdeviceptr block = client_alloc(BYTES);
+
+        client_fill(stream, block, BYTES, 1);
+        REQUIRE((i % 2 ? cuCtxSynchronize() : wait_for(ctx)) == CUDA_SUCCESS);
+        REQUIRE(cuMemFree(block) == CUDA_SUCCESS);
+    }
+    REQUIRE(context_records() <= 1 && records() == 0); /* a context starts with everything busy */
+}
+
 /* The handle of a destroyed stream comes back, and the new stream is not ordered behind the old one's work. */
 static void destroyed(void)
 {
@@ -259,6 +280,7 @@ static const struct {
 } g_case[] = {
     {"reuse", reuse},
     {"own_stream", own_stream},
+    {"waited", waited},
     {"destroyed", destroyed},
     {"thread_ends", thread_ends},
     {"capture", capture},
