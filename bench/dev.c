@@ -7,7 +7,9 @@
  * instead (the software driver). Counts are atomic, everything else is written by dev_open(),
  * dev_open_peers() and dev_limit_groups() alone.
  */
+#define _GNU_SOURCE /* dlinfo */
 #include "dev.h"
+#include "bare.h"
 #include "image.h"
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -315,6 +317,17 @@ CUstream dev_stream(void)
     CUstream stream;
     dev_check(drv.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     return stream;
+}
+
+void dev_launch_bare(bool is_bare)
+{
+    static __typeof__(drv.cuLaunchKernel) hooked, bare;
+    if (!bare) {
+        hooked = drv.cuLaunchKernel;
+        bare = (__typeof__(bare))bare_symbol("libcuda.so.1", "cuLaunchKernel");
+    }
+    if (bare)
+        drv.cuLaunchKernel = is_bare ? bare : hooked;
 }
 
 void dev_record(CUstream stream)

@@ -64,6 +64,9 @@ void dev_copy(CUdeviceptr to, CUdeviceptr from, uint64_t bytes, CUstream stream)
 void dev_spin(uint64_t us, CUstream stream);
 /* The most groups of 256 threads of each of these; 132 at first. Before there are threads that launch. */
 void dev_limit_groups(unsigned groups);
+
+/* Launches go to the driver's own entry point, past whatever is preloaded; false: as ever. Not for threads at once. */
+void dev_launch_bare(bool is_bare);
 /* Waits us on the device, then fills. The software driver takes two kernels for it. */
 void dev_late_fill(CUdeviceptr block, uint64_t bytes, uint64_t seed, uint64_t us, CUstream stream);
 /* Many blocks in one launch; the software driver takes a kernel for the delay and one for each block. A

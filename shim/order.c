@@ -50,6 +50,10 @@
  * was stamped with that becomes complete with the new one, later, not sooner. Queries go under an exchange to relaxed
  * capture mode: plain, they would invalidate a capture (measured).
  *
+ * Audit. An event on one stream covers everything only if we see everything. Now and then the context is recorded as
+ * well: when the stream's event is complete and the context's, made right behind it, is not, over two polls, somebody has
+ * work that went round us. From then on the context alone is trusted.
+ *
  * A record that fails leaves the point to the host: the submission synchronises, as the native free had.
  *
  * Slots. A context that ends leaves its slot to another, whose numbers go on where its own ended: what streams
@@ -61,6 +65,7 @@
 #include "shim/capture.h"
 #include "shim/drv.h"
 #include "shim/idle.h"
+#include "shim/log.h"
 #include "shim/stat.h"
 #include "shim/stream_set.h"
 #include <time.h>
@@ -69,6 +74,8 @@
 #define FREES_MAX     16
 #define BYTES_MAX     (16 * CUP_MIB)
 #define LOOSE_WAIT_MS 1000
+#define AUDIT_EACH    64 /* points on one stream */
+#define AUDIT_POLLS   2
 #define PATIENT_TRIES 200                  /* likewise, where nothing is lost by giving up */
 #define SPOIL_TRIES   20000                /* of 50 us */
 #define NOT_NOW       CUDA_ERROR_NOT_READY /* a point that a capture keeps open; no record answers so */
@@ -123,7 +130,14 @@ struct cup_order {
     point_t spare[2]; /* where a point is recorded that must not touch what is in the ring, or in `must` */
     CUstream joiner;  /* of ours: how several streams become one point without a context record */
     CUevent join_event;
-    point_t must; /* what is passed: `due`, or the newest tight one */
+    unsigned unaudited; /* points on one stream since the last audit began */
+    struct {
+        cup_point_t number; /* of the point that was recorded on the context as well; 0: no audit is open */
+        CUevent event;
+        unsigned misses;
+    } audit;
+    bool is_distrusted; /* somebody submits work that we don't see */
+    point_t must;       /* what is passed: `due`, or the newest tight one */
 };
 
 static _Atomic(cup_order_t *) g_order[CUP_ORDERS_MAX];
@@ -390,16 +404,38 @@ static CUresult query_ring_locked(cup_order_t *order)
     return result;
 }
 
+/* The stream's event is complete: what the context has besides is not ours. */
+static void judge_audit_locked(cup_order_t *order)
+{
+    bool is_done = false;
+
+    if (order->audit.number == 0 || order->completed < order->audit.number)
+        return;
+    if (query(order->audit.event, &is_done) == CUDA_SUCCESS && !is_done &&
+        ++order->audit.misses < AUDIT_POLLS)
+        return;
+    order->audit.number = 0;
+    if (order->audit.misses < AUDIT_POLLS)
+        return;
+    order->is_distrusted = true;
+    CUP_STAT_ADD(distrusts, 1);
+    cup_log(
+        CUP_LOG_INFO,
+        "work reaches the GPU by a way that is not followed: order points cover whole contexts from now on");
+}
+
 static CUresult poll_locked(cup_order_t *order)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     CUresult result;
 
-    if (order->count == 0)
+    if (order->count == 0 && order->audit.number == 0)
         return CUDA_SUCCESS;
     CUP_STAT_ADD(polls, 1);
     cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
     result = query_ring_locked(order);
+    if (result == CUDA_SUCCESS)
+        judge_audit_locked(order);
     cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
     return result;
 }
@@ -535,6 +571,34 @@ static CUresult wait_for(const point_t *point, CUstream stream)
                                               : cup_drv.cuStreamWaitEvent(stream, point->event, 0);
 }
 
+static bool is_busy_alone(cup_order_t *order, const cup_stream_t *stream)
+{
+    for (int i = 0; i < CUP_STREAM_SET_MAX; i++) {
+        cup_stream_t *member = atomic_load(&order->busy.member[i]);
+
+        if (member && member != stream)
+            return false;
+    }
+    return !atomic_load(&order->busy.is_several);
+}
+
+/*
+ * Right behind the stream's own event. Where submissions don't wait for this lock (overlap), one may have come between: who
+ * submits is in the busy set before. An error ends the audit, not more.
+ */
+static void begin_audit(cup_order_t *order, const cup_stream_t *stream, cup_point_t number)
+{
+    if (order->unaudited++ % AUDIT_EACH != 0 || order->audit.number != 0 || !order->has_record ||
+        order->captures > 0)
+        return;
+    if (need_event(order, &order->audit.event) != CUDA_SUCCESS ||
+        cup_drv.cuCtxRecordEvent(order->ctx, order->audit.event) != CUDA_SUCCESS ||
+        !is_busy_alone(order, stream))
+        return;
+    order->audit.number = number;
+    order->audit.misses = 0;
+}
+
 static CUresult record_own(cup_order_t *order, point_t *point, cup_stream_t *stream, cup_point_t number)
 {
     CUresult result = record_on(order, point->event, stream);
@@ -545,6 +609,7 @@ static CUresult record_own(cup_order_t *order, point_t *point, cup_stream_t *str
     point->owner = stream;
     atomic_fetch_add_explicit(&stream->fenced, 1, memory_order_relaxed);
     atomic_store_explicit(&stream->passed[order->slot], number, memory_order_release);
+    begin_audit(order, stream, number);
     return CUDA_SUCCESS;
 }
 
@@ -666,7 +731,7 @@ static void gather_locked(cup_order_t *order, const cup_thread_t *self, work_t *
             out_work->is_settled |= has_passed(order, busy[i], newest);
     for (int i = 0; i < out_calls->count; i++)
         include(out_work, out_calls->stream[i]);
-    out_work->is_several |= out_calls->is_several || !follows(order);
+    out_work->is_several |= out_calls->is_several || order->is_distrusted || !follows(order);
 }
 
 static void give_back_busy(cup_order_t *order, const work_t *work)

@@ -22,6 +22,7 @@
     X(passes,        "times that a stream was made to wait, on the device, for a point")                     \
     X(host_waits,    "frees that waited on the host for an operation that touches its memory")               \
     X(doubts,        "calls of entry points that nobody has classified")                                     \
+    X(distrusts,     "contexts that have work which reached the GPU by a way that is not followed")          \
     X(polls,         "times that we asked the driver which points are complete")                             \
     X(waits,         "times that a call waited on the host for a point")                                     \
     X(limbo_misses,  "allocations that found room only in memory not complete yet, and grew instead")        \

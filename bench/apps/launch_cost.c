@@ -3,8 +3,8 @@
  * launch_cost - what an empty kernel's launch costs the host, alone and as the first one after a free.
  * What:       nanoseconds a turn, medians over batches, for a launch, for an allocation and its free, and
  *             for both together, on the legacy and on a non-blocking stream. The last lines: a launch, what it costs
- *             more after a free (both together less each alone), and after an event of the program (natively
- *             what the driver takes for one).
+ *             more after a free (both together less each alone), after an event of the program (natively what the
+ *             driver takes for one), and what the preload adds to it (against launches that go round it).
  * Not here:   the GPU's time: batches are short enough never to fill the launch queue, and the wait behind
  *             each is not timed. Natively the free after a launch waits for it, and that is timed.
  * Invariants: the kinds take turns, batch by batch, so a machine that slows down slows them alike. There is
@@ -19,13 +19,16 @@
 #define BATCHES_MAX 1000
 #define BYTES       4096
 
-enum { LAUNCH, PAIR, BOTH, RECORD, KINDS };
-static const char *const kind_names[KINDS] = {"launch", "alloc+free", "alloc+free+launch", "event+launch"};
+enum { LAUNCH, PAIR, BOTH, RECORD, BARE, KINDS };
+static const char *const kind_names[KINDS] = {"launch", "alloc+free", "alloc+free+launch", "event+launch",
+                                              "bare launch"};
 
 /* Seconds a turn. */
 static double time_batch(int kind, CUstream stream)
 {
-    double start = dev_now_s(), end;
+    double start, end;
+    dev_launch_bare(kind == BARE);
+    start = dev_now_s();
     for (int i = 0; i < BATCH; i++) {
         if (kind == PAIR || kind == BOTH)
             dev_free(dev_alloc(BYTES));
@@ -35,6 +38,7 @@ static double time_batch(int kind, CUstream stream)
             dev_spin(0, stream);
     }
     end = dev_now_s();
+    dev_launch_bare(false);
     dev_sync();
     return (end - start) / BATCH;
 }
@@ -62,6 +66,8 @@ static void report(const char *name, const double time_s[KINDS], uint64_t batche
     dev_report(text, time_s[BOTH] - time_s[PAIR] - time_s[LAUNCH], batches, HASH_START);
     snprintf(text, sizeof text, "%s-after-event", name);
     dev_report(text, time_s[RECORD] - time_s[LAUNCH], batches, HASH_START);
+    snprintf(text, sizeof text, "%s-added", name);
+    dev_report(text, time_s[LAUNCH] - time_s[BARE], batches, HASH_START);
 }
 
 int main(int argc, char **argv)
