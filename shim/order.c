@@ -613,7 +613,10 @@ static CUresult record_own(cup_order_t *order, point_t *point, cup_stream_t *str
     return CUDA_SUCCESS;
 }
 
-/* Its thread records an event after each call while a capture is in progress; now it is not in one. */
+/*
+ * An event is behind all that is on the stream: of another thread's per-thread stream, after each of its calls while a
+ * capture is in progress; of one that goes on to capture, from before that.
+ */
 static bool has_tail(cup_stream_t *stream)
 {
     uint64_t tailed = atomic_load(&stream->tailed);
@@ -626,8 +629,7 @@ static bool can_record_each(const cup_order_t *order, const cup_thread_t *self, 
     if (work->is_several || !order->joiner)
         return false;
     for (int i = 0; i < work->count; i++)
-        if (!can_record_on(order, self, work->stream[i]) &&
-            !(is_foreign(order, self, work->stream[i]) && has_tail(work->stream[i])))
+        if (!can_record_on(order, self, work->stream[i]) && !has_tail(work->stream[i]))
             return false;
     return true;
 }
@@ -636,7 +638,7 @@ static CUresult join_stream(cup_order_t *order, const cup_thread_t *self, cup_st
 {
     CUresult result;
 
-    if (is_foreign(order, self, stream))
+    if (!can_record_on(order, self, stream))
         return cup_drv.cuStreamWaitEvent(order->joiner, atomic_load(&stream->tail), 0);
     result = record_on(order, order->join_event, stream);
     return result == CUDA_SUCCESS ? cup_drv.cuStreamWaitEvent(order->joiner, order->join_event, 0) : result;
@@ -915,6 +917,12 @@ static bool copy_busy(cup_order_t *order, work_t *out_work)
     return !out_work->is_several && !atomic_load(&order->busy.is_several);
 }
 
+static CUresult wait_for_busy(cup_stream_t *stream)
+{
+    return has_tail(stream) ? cup_drv.cuEventSynchronize(atomic_load(&stream->tail))
+                            : cup_drv.cuStreamSynchronize(stream->handle);
+}
+
 /*
  * No point could be closed for what was freed: the host waits, as the native free had. While a capture is in progress the
  * context can't be waited for (measured), so each stream is, and what the newest point covers.
@@ -928,7 +936,7 @@ static void wait_on_host(cup_order_t *order)
     CUP_STAT_ADD(waits, 1);
     cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
     for (int i = 0; i < work.count; i++)
-        is_known &= cup_drv.cuStreamSynchronize(work.stream[i]->handle) == CUDA_SUCCESS;
+        is_known &= wait_for_busy(work.stream[i]) == CUDA_SUCCESS;
     if (!is_known) /* it may refuse: then so does the program's own call, or nothing helps */
         in_context(order->ctx, synchronize, NULL);
     cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
@@ -1060,16 +1068,18 @@ int cup_order_look_at_busy(cup_order_t *order, const cup_thread_t *self, cup_idl
     return count;
 }
 
-void cup_order_note_tail(cup_stream_t *stream)
+/* Not while another thread is in a call on it: the event might come before that one's work. */
+void cup_order_note_tail(cup_stream_t *stream, const cup_thread_t *self)
 {
     cup_order_t *order = atomic_load_explicit(&stream->order, memory_order_acquire);
     CUevent event = atomic_load(&stream->tail);
+    cup_idle_t idle = cup_idle_look(stream, self);
 
-    if (!order || need_event(order, &event) != CUDA_SUCCESS)
+    if (!order || !idle.stream || need_event(order, &event) != CUDA_SUCCESS)
         return;
     atomic_store(&stream->tail, event);
     if (record_on(order, event, stream) == CUDA_SUCCESS)
-        atomic_store(&stream->tailed, atomic_load(&stream->begun));
+        atomic_store(&stream->tailed, idle.begun);
 }
 
 /*
@@ -1504,13 +1514,16 @@ static bool is_busy(cup_order_t *order, cup_stream_t *stream)
 void cup_order_before_join(cup_stream_t *stream, cup_thread_t *self)
 {
     cup_order_t *order = atomic_load_explicit(&stream->order, memory_order_acquire);
+    CUresult result = CUDA_SUCCESS;
 
     if (!order || !follows(order))
         return;
     cup_lock_acquire(&order->lock);
     if (order->captures > 0 && is_busy(order, stream))
-        close_locked(order, self, true, false);
+        result = close_locked(order, self, true, false);
     cup_lock_release(&order->lock);
+    if (result != CUDA_SUCCESS)
+        cup_order_note_tail(stream, self);
 }
 
 void cup_order_capture_ended(void)

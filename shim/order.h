@@ -90,8 +90,11 @@ void cup_order_note_all_busy(void);
 /* Looks at each stream that is known to be busy (idle.h); room for CUP_STREAM_SET_MAX. Returns how many. */
 int cup_order_look_at_busy(cup_order_t *order, const cup_thread_t *self, struct cup_idle *out_idle);
 
-/* While a capture is in progress: an event behind the work on this thread's own stream, which only it can name. */
-void cup_order_note_tail(cup_stream_t *stream);
+/*
+ * While a capture is in progress: an event behind the work on a stream on which others can't record later: this thread's
+ * own, which only it can name, or one that is about to be captured.
+ */
+void cup_order_note_tail(cup_stream_t *stream, const cup_thread_t *self);
 
 /* An operation that touches host memory was submitted to the stream. */
 void cup_order_note_host(cup_stream_t *stream);

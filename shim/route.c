@@ -230,40 +230,41 @@ END_PRIMARY(cuDevicePrimaryCtxReset_v2)
 
 /* ---- captures: noted even before the first allocation, which may come inside one ---- */
 
-#define AROUND_BEGIN(call)                             \
+#define AROUND_BEGIN(place, call)                      \
     CUresult result;                                   \
                                                        \
     cup_capture_begin(stream);                         \
+    cup_submit_before_join(place);                     \
     result = (call);                                   \
     cup_capture_began(stream, result == CUDA_SUCCESS); \
     return result;
 
-#define BEGIN(symbol)                            \
-    CUresult cup_route_##symbol(CUstream stream) \
-    {                                            \
-        AROUND_BEGIN(cup_drv.symbol(stream))     \
+#define BEGIN(symbol, place)                        \
+    CUresult cup_route_##symbol(CUstream stream)    \
+    {                                               \
+        AROUND_BEGIN(place, cup_drv.symbol(stream)) \
     }
-BEGIN(cuStreamBeginCapture)
-BEGIN(cuStreamBeginCapture_ptsz)
+BEGIN(cuStreamBeginCapture, CUP_ON(stream))
+BEGIN(cuStreamBeginCapture_ptsz, CUP_ON_PTSZ(stream))
 #undef BEGIN
 
-#define BEGIN(symbol)                                                      \
+#define BEGIN(symbol, place)                                               \
     CUresult cup_route_##symbol(CUstream stream, CUstreamCaptureMode mode) \
     {                                                                      \
-        AROUND_BEGIN(cup_drv.symbol(stream, mode))                         \
+        AROUND_BEGIN(place, cup_drv.symbol(stream, mode))                  \
     }
-BEGIN(cuStreamBeginCapture_v2)
-BEGIN(cuStreamBeginCapture_v2_ptsz)
+BEGIN(cuStreamBeginCapture_v2, CUP_ON(stream))
+BEGIN(cuStreamBeginCapture_v2_ptsz, CUP_ON_PTSZ(stream))
 #undef BEGIN
 
-#define BEGIN(symbol)                                                                                 \
+#define BEGIN(symbol, place)                                                                          \
     CUresult cup_route_##symbol(CUstream stream, CUgraph graph, const CUgraphNode *deps,              \
                                 const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode) \
     {                                                                                                 \
-        AROUND_BEGIN(cup_drv.symbol(stream, graph, deps, edges, count, mode))                         \
+        AROUND_BEGIN(place, cup_drv.symbol(stream, graph, deps, edges, count, mode))                  \
     }
-BEGIN(cuStreamBeginCaptureToGraph)
-BEGIN(cuStreamBeginCaptureToGraph_ptsz)
+BEGIN(cuStreamBeginCaptureToGraph, CUP_ON(stream))
+BEGIN(cuStreamBeginCaptureToGraph_ptsz, CUP_ON_PTSZ(stream))
 #undef BEGIN
 
 #define END(symbol)                                              \

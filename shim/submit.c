@@ -98,7 +98,7 @@ static void note_tail(const cup_call_t *call)
 {
     if (call->stream->kind != CUP_STREAM_THREADS_OWN || !cup_capture_is_active() || !cup_gate_enter(false))
         return;
-    cup_order_note_tail(call->stream);
+    cup_order_note_tail(call->stream, call->thread);
     cup_gate_leave();
 }
 

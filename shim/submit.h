@@ -62,7 +62,7 @@ struct cup_idle cup_submit_look(cup_place_t place);
 /* The same for all streams of a context, NULL: the current one, that are known to be busy. Returns how many. */
 int cup_submit_look_at_context(CUcontext ctx, struct cup_idle *out_idle);
 
-/* Before a wait that may make the stream a part of a capture: then nothing can be recorded on it any more. */
+/* Before a Begin on the stream, or a wait that may make it a part of a capture: then nothing can be recorded on it. */
 void cup_submit_before_join(cup_place_t place);
 
 /* There is managed memory, which the CPU uses without a call: frees wait from now on, under exact. */

@@ -549,6 +549,7 @@ static inline void capture(int context, int index)
         cup_capture_ended(handle, CUDA_SUCCESS);
     } else {
         cup_capture_begin(handle);
+        cup_submit_before_join(CUP_ON(handle)); /* as the Begin hooks do */
         line->is_capturing = true;
         cup_capture_began(handle, true);
     }

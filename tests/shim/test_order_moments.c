@@ -486,6 +486,26 @@ TEST(moments, nothing_on_the_legacy_stream_beside_a_blocking_one_that_captures)
     check_not_recorded(LEGACY, 1);
 }
 
+/*
+ * A stream is busy, and goes on to capture while nothing can be closed, because another thread is in a call on a stream that
+ * only it can name: the work from before is in later points all the same.
+ */
+TEST(moments, busy_stream_that_goes_on_to_capture)
+{
+    start_idle();
+    capture(0, 4);
+    other_does(begin_call, THEIRS);
+    launch(0, 3);
+    capture(0, 3);
+    other_does(end_call, THEIRS);
+    free_block(0);
+    launch(0, 2);
+    capture(0, 3);
+    capture(0, 4);
+    launch(0, 0);
+    finish_idle();
+}
+
 static void launch_beside(void)
 {
     other_does(begin_call, 3);
