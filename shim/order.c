@@ -955,6 +955,24 @@ static void rest(cup_thread_t *self)
 }
 
 /*
+ * What this thread has on its own stream nobody else can record on: two that rest here would wait for each other's. Not
+ * into a capture of the program.
+ */
+static void leave_own_tail(cup_order_t *order, cup_thread_t *self)
+{
+    cup_stream_t *own = self ? self->own[order->slot] : NULL;
+    bool is_recordable;
+
+    if (!own || has_tail(own))
+        return;
+    cup_lock_acquire(&order->lock);
+    is_recordable = can_record_on(order, self, own);
+    cup_lock_release(&order->lock);
+    if (is_recordable)
+        cup_order_note_tail(own, self);
+}
+
+/*
  * A capture keeps context records off, and another thread is in a call on a stream of its own: it will be over soon. If
  * not, the record spoils the capture, and the program is told so by its code. One thread alone does not get here
  * (cup_order_can_close).
@@ -964,8 +982,10 @@ static void close_marked(cup_order_t *order, cup_thread_t *self)
     CUresult result = NOT_NOW;
 
     for (int tries = 0; result == NOT_NOW && tries <= SPOIL_TRIES; tries++) {
-        if (tries > 0)
+        if (tries > 0) {
+            leave_own_tail(order, self);
             rest(self);
+        }
         result = CUDA_SUCCESS;
         cup_lock_acquire(&order->lock);
         if (atomic_load(&order->dirty) != 0)
