@@ -20,6 +20,7 @@ typedef struct tally {
     uint64_t cached_bytes, cached_spans;
     uint64_t live_bytes, live_blocks;
     uint64_t limbo_bytes, limbo_blocks, limbo_addr_sum;
+    uint64_t quarantined_bytes, quarantined_blocks;
     uint64_t slab_free_bytes, kept_bytes;
     uint64_t open_slabs[CUP_SIZE_CLASS_COUNT];
 } tally_t;
@@ -47,6 +48,18 @@ static void add_limbo(tally_t *tally, cup_addr_t addr, uint64_t occupied_bytes)
     tally->limbo_addr_sum += addr;
 }
 
+static void add_quarantined(tally_t *tally, uint64_t occupied_bytes)
+{
+    tally->quarantined_blocks++;
+    tally->quarantined_bytes += occupied_bytes;
+}
+
+/* A block of a slab that is neither free nor live. */
+static bool is_held(const cup_slab_t *slab, uint32_t block)
+{
+    return slab->marks[block] & CUP_MARK_HOLDS;
+}
+
 static const char *check_slab(cup_pool_fields_t *f, const cup_span_t *span, tally_t *tally)
 {
     const cup_slab_t *slab = span->slab;
@@ -66,6 +79,8 @@ static const char *check_slab(cup_pool_fields_t *f, const cup_span_t *span, tall
             EXPECT(cup_slab_requested(slab, i) <= slab->block_bytes,
                    "slab: a block smaller than its request");
             add_live(tally, cup_slab_requested(slab, i));
+        } else if (i < slab->blocks && !is_free && is_held(slab, i)) {
+            add_quarantined(tally, slab->block_bytes);
         } else if (i < slab->blocks && !is_free) {
             add_limbo(tally, cup_slab_addr(span, i), slab->block_bytes);
         }
@@ -89,6 +104,8 @@ static const char *check_block(const cup_span_t *span, tally_t *tally)
            "span: smaller than its request");
     if (span->state == CUP_SPAN_BLOCK)
         add_live(tally, span->requested_bytes);
+    else if (span->state == CUP_SPAN_HELD)
+        add_quarantined(tally, span->size_bytes);
     else
         add_limbo(tally, span->base, span->size_bytes);
     return NULL;
@@ -110,6 +127,7 @@ static const char *check_shared_span(cup_pool_fields_t *f, const cup_span_t *spa
         return check_slab(f, span, tally);
     case CUP_SPAN_BLOCK:
     case CUP_SPAN_LIMBO:
+    case CUP_SPAN_HELD:
         return check_block(span, tally);
     default:
         return "span: void inside a chunk";
@@ -163,7 +181,8 @@ static const char *check_dedicated_chunk(cup_pool_fields_t *f, cup_chunk_t *chun
         tally->cached_spans++;
         return NULL;
     }
-    EXPECT(span->state == CUP_SPAN_BLOCK || span->state == CUP_SPAN_LIMBO, "dedicated: state");
+    EXPECT(span->state == CUP_SPAN_BLOCK || span->state == CUP_SPAN_LIMBO || span->state == CUP_SPAN_HELD,
+           "dedicated: state");
     return check_block(span, tally);
 }
 
@@ -256,6 +275,7 @@ static const char *check_range_span(cup_pool_fields_t *f, cup_range_t *range, co
         return broken ? broken : check_map(span);
     case CUP_SPAN_BLOCK:
     case CUP_SPAN_LIMBO:
+    case CUP_SPAN_HELD:
         broken = check_block(span, tally);
         return broken ? broken : check_map(span);
     case CUP_SPAN_BUSY:
@@ -333,7 +353,8 @@ static bool is_limbo(cup_pool_t *pool, cup_addr_t addr)
         return span && span->state == CUP_SPAN_LIMBO && span->base == addr;
     uint32_t block = cup_slab_block(span, addr);
     return block < span->slab->blocks && cup_slab_addr(span, block) == addr &&
-           !cup_slab_bit(span->slab->free, block) && !cup_slab_bit(span->slab->live, block);
+           !cup_slab_bit(span->slab->free, block) && !cup_slab_bit(span->slab->live, block) &&
+           !is_held(span->slab, block);
 }
 
 static const char *check_limbo(cup_pool_t *pool, const tally_t *tally)
@@ -341,7 +362,7 @@ static const char *check_limbo(cup_pool_t *pool, const tally_t *tally)
     cup_limbo_t *limbo = &pool->f.limbo;
     uint64_t addr_sum = 0;
     EXPECT(limbo->count == tally->limbo_blocks, "limbo: not as many as blocks in that state");
-    EXPECT(limbo->capacity >= tally->limbo_blocks + tally->live_blocks,
+    EXPECT(limbo->capacity >= tally->limbo_blocks + tally->live_blocks + tally->quarantined_blocks,
            "limbo: a free would have to allocate");
     for (uint64_t i = 0; i < limbo->count; i++) {
         const cup_limbo_entry_t *entry = &limbo->ring[(limbo->head + i) & (limbo->capacity - 1)];
@@ -372,6 +393,8 @@ static const char *check_counters(const cup_pool_fields_t *f, const tally_t *tal
     EXPECT(f->stat.live_peak_bytes >= tally->live_bytes, "counters: live peak");
     EXPECT(f->stat.limbo_blocks == tally->limbo_blocks, "counters: limbo blocks");
     EXPECT(f->stat.limbo_bytes == tally->limbo_bytes, "counters: limbo bytes");
+    EXPECT(f->stat.quarantined_blocks == tally->quarantined_blocks, "counters: quarantined blocks");
+    EXPECT(f->stat.quarantined_bytes == tally->quarantined_bytes, "counters: quarantined bytes");
     EXPECT(f->stat.cached_dedicated_bytes == tally->cached_bytes, "counters: cached dedicated bytes");
     EXPECT(f->arena.free_bytes == tally->free_bytes, "counters: free bytes");
     EXPECT(f->slab_free_bytes == tally->slab_free_bytes, "counters: free bytes in slabs");

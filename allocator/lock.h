@@ -7,9 +7,13 @@
  *
  * Ranks, outermost first:
  *   CUP_LOCK_REGISTRY   shim: contexts come and go
+ *   CUP_LOCK_SHARE      shim: one export, or one import, at a time
  *   CUP_LOCK_CAPTURE    shim: captures in progress, contexts with order points
  *   CUP_LOCK_ORDER      shim: closing the order points of one context
  *   CUP_LOCK_STREAM     shim: a new stream
+ *   CUP_LOCK_BACKING    shim: what one vmm backing has mapped, and who may reach it
+ *   CUP_LOCK_PEER       shim: contexts with access to each other
+ *   CUP_LOCK_IPC        shim: what was exported, what was imported
  *   CUP_LOCK_POOL       everything inside one pool
  *   CUP_LOCK_SPANMAP    growing the span map (look-ups take none)
  *   CUP_LOCK_STORE      one type-stable store (store.h)
@@ -21,9 +25,13 @@
 
 typedef enum {
     CUP_LOCK_REGISTRY,
+    CUP_LOCK_SHARE,
     CUP_LOCK_CAPTURE,
     CUP_LOCK_ORDER,
     CUP_LOCK_STREAM,
+    CUP_LOCK_BACKING,
+    CUP_LOCK_PEER,
+    CUP_LOCK_IPC,
     CUP_LOCK_POOL,
     CUP_LOCK_SPANMAP,
     CUP_LOCK_STORE,

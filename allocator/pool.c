@@ -12,9 +12,14 @@
 #include <string.h>
 
 #include "allocator/pool_parts.h"
+#include "allocator/pool_spot.h"
 #include "allocator/spanmap.h"
 
 static cup_store_t pool_store = CUP_STORE_INIT(cup_pool_t, 1);
+
+#define SERIAL_BATCH 4096
+
+static _Atomic uint64_t g_serials; /* given to pools */
 
 /* ---- create, destroy ---- */
 
@@ -87,6 +92,8 @@ void cup_pool_destroy(cup_pool_t *pool)
         if (f->range[i].chunk)
             cup_pool_give_range_back(pool, &f->range[i]);
     cup_lock_acquire(&pool->lock);
+    if (f->is_hidden)
+        cup_pool_forget_hidden_locked(f);
     while ((chunk = TAILQ_FIRST(&f->chunks))) {
         forget_spans_locked(f, chunk);
         unlink_chunk_locked(f, chunk);
@@ -108,7 +115,11 @@ static bool route_request(const cup_pool_fields_t *f, uint64_t size_bytes, cup_p
     uint64_t with_guard;
     if (size_bytes == 0 || __builtin_add_overflow(size_bytes, 2 * CUP_CHUNK_ALIGN, &with_guard))
         return false;
-    if (!f->has_ranges && size_bytes >= f->conf.dedicated_bytes) {
+    if (f->has_ranges && f->conf.is_isolating) {
+        request.route = CUP_POOL_SPAN;
+        request.align = CUP_CHUNK_ALIGN;
+        (void)cup_size_round_up(size_bytes, CUP_CHUNK_ALIGN, &request.span_bytes);
+    } else if (!f->has_ranges && size_bytes >= f->conf.dedicated_bytes) {
         request.route = CUP_POOL_DEDICATED;
         request.align = CUP_CHUNK_ALIGN;
         (void)cup_size_round_up(size_bytes, CUP_CHUNK_ALIGN, &request.span_bytes);
@@ -128,7 +139,8 @@ static bool route_request(const cup_pool_fields_t *f, uint64_t size_bytes, cup_p
 /* Gathers what a commit may need, so that it cannot fail; the pool stays as it is. */
 cup_status_t cup_pool_prepare_locked(cup_pool_fields_t *f)
 {
-    cup_status_t status = cup_limbo_reserve(&f->limbo, f->stat.live_blocks + f->stat.limbo_blocks + 1);
+    uint64_t blocks = f->stat.live_blocks + f->stat.limbo_blocks + f->stat.quarantined_blocks;
+    cup_status_t status = cup_limbo_reserve(&f->limbo, blocks + 1);
     if (status == CUP_OK)
         status = cup_stock_reserve(&f->spans, CUP_POOL_SPARE_SPANS);
     if (status == CUP_OK)
@@ -224,6 +236,14 @@ static void use_kept_locked(cup_pool_fields_t *f, cup_slab_bin_t *bin)
     bin->kept = NULL;
 }
 
+/* A pool takes serials from the process a batch at a time: each batch ends with a multiple of its size. */
+static uint64_t next_serial_locked(cup_pool_fields_t *f)
+{
+    if (f->serial % SERIAL_BATCH == 0)
+        f->serial = atomic_fetch_add_explicit(&g_serials, SERIAL_BATCH, memory_order_relaxed);
+    return ++f->serial;
+}
+
 static bool take_small_locked(cup_pool_fields_t *f, const cup_pool_request_t *request, cup_addr_t *out_addr)
 {
     cup_slab_bin_t *bin = &f->bins[request->class_index];
@@ -236,8 +256,12 @@ static bool take_small_locked(cup_pool_fields_t *f, const cup_pool_request_t *re
     } else if (bin->lowest == bin->kept) {
         use_kept_locked(f, bin);
     }
-    f->slab_free_bytes -= bin->lowest->slab->block_bytes;
+    cup_span_t *span = bin->lowest;
+    f->slab_free_bytes -= span->slab->block_bytes;
     *out_addr = cup_slab_take(bin, request->requested_bytes);
+    uint32_t block = cup_slab_block(span, *out_addr);
+    span->slab->serial[block] = next_serial_locked(f);
+    span->slab->marks[block] = 0;
     return true;
 }
 
@@ -267,6 +291,8 @@ cup_status_t cup_pool_commit_locked(cup_pool_fields_t *f, const cup_pool_request
         if (!span)
             return CUP_ERR_MISS;
         span->requested_bytes = request->requested_bytes;
+        span->serial = next_serial_locked(f);
+        span->marks = 0;
         *out_addr = span->base;
     }
     f->stat.live_blocks++;
@@ -403,135 +429,105 @@ cup_status_t cup_pool_grow(cup_pool_t *pool, uint64_t size_bytes, bool is_tight,
 
 /* ---- free ---- */
 
-typedef struct place {
-    cup_span_t *span;
-    uint32_t block; /* of a slab */
-} place_t;
-
-static uint64_t occupied_bytes(place_t place)
+static void give_small_locked(cup_pool_fields_t *f, cup_spot_t spot)
 {
-    return place.span->state == CUP_SPAN_SLAB ? place.span->slab->block_bytes : place.span->size_bytes;
-}
-
-static uint64_t requested_bytes(place_t place)
-{
-    return place.span->state == CUP_SPAN_SLAB ? cup_slab_requested(place.span->slab, place.block)
-                                              : place.span->requested_bytes;
-}
-
-static cup_addr_t base_of(place_t place)
-{
-    return place.span->state == CUP_SPAN_SLAB ? cup_slab_addr(place.span, place.block) : place.span->base;
-}
-
-static bool is_live(place_t place)
-{
-    if (place.span->state != CUP_SPAN_SLAB)
-        return place.span->state == CUP_SPAN_BLOCK;
-    return place.block < place.span->slab->blocks && cup_slab_bit(place.span->slab->live, place.block);
-}
-
-static place_t place_in(cup_span_t *span, cup_addr_t addr)
-{
-    return (place_t){span, span->state == CUP_SPAN_SLAB ? cup_slab_block(span, addr) : 0};
-}
-
-/* The chunk of this pool that contains addr: its plain fields are this lock's. */
-static cup_chunk_t *own_chunk_locked(cup_pool_t *pool, cup_addr_t addr)
-{
-    cup_chunk_t *chunk = cup_spanmap_chunk(addr);
-    return chunk && cup_chunk_pool(chunk) == pool ? chunk : NULL;
-}
-
-/* The live block that starts at addr. */
-static bool find_base_locked(cup_pool_t *pool, cup_addr_t addr, place_t *out_place)
-{
-    cup_chunk_t *chunk = own_chunk_locked(pool, addr);
-    if (!chunk)
-        return false;
-    cup_span_t *span = chunk->is_dedicated ? chunk->first : cup_spanmap_at(addr);
-    if (!span)
-        return false;
-    place_t place = place_in(span, addr);
-    if (!is_live(place) || base_of(place) != addr)
-        return false;
-    *out_place = place;
-    return true;
-}
-
-static void give_small_locked(cup_pool_fields_t *f, place_t place)
-{
-    cup_slab_t *slab = place.span->slab;
+    cup_slab_t *slab = spot.span->slab;
     cup_slab_bin_t *bin = &f->bins[slab->class_index];
-    cup_slab_give(bin, place.span, place.block);
+    cup_slab_give(bin, spot.span, spot.block);
     f->slab_free_bytes += slab->block_bytes;
     if (slab->blocks_free < slab->blocks)
         return;
     f->slab_free_bytes -= capacity_bytes(slab);
     if (bin->open.count == 1) {
-        bin->kept = place.span;
-        f->kept_bytes += place.span->size_bytes;
+        bin->kept = spot.span;
+        f->kept_bytes += spot.span->size_bytes;
     } else {
-        cup_slab_close(bin, place.span, &f->slabs);
-        give_span_locked(f, place.span);
+        cup_slab_close(bin, spot.span, &f->slabs);
+        give_span_locked(f, spot.span);
     }
 }
 
 /* The block, not live any more, is complete: back to where it can be handed out. */
-static void settle_locked(cup_pool_fields_t *f, place_t place)
+static void settle_locked(cup_pool_fields_t *f, cup_spot_t spot)
 {
-    if (place.span->state == CUP_SPAN_SLAB)
-        give_small_locked(f, place);
-    else if (place.span->chunk->is_dedicated)
-        cache_dedicated_locked(f, place.span);
+    if (spot.span->state == CUP_SPAN_SLAB)
+        give_small_locked(f, spot);
+    else if (spot.span->chunk->is_dedicated)
+        cache_dedicated_locked(f, spot.span);
     else
-        give_span_locked(f, place.span);
+        give_span_locked(f, spot.span);
     drop_kept_if_empty_locked(f);
 }
 
-static void end_life_locked(cup_pool_fields_t *f, place_t place)
+static void end_life_locked(cup_pool_fields_t *f, cup_spot_t spot)
 {
-    CUP_ASSERT(f->stat.live_blocks > 0 && f->stat.live_bytes >= requested_bytes(place));
+    CUP_ASSERT(f->stat.live_blocks > 0 && f->stat.live_bytes >= cup_spot_requested_bytes(spot));
     f->stat.live_blocks--;
-    f->stat.live_bytes -= requested_bytes(place);
-    if (place.span->state == CUP_SPAN_SLAB)
-        cup_slab_retire(place.span->slab, place.block);
+    f->stat.live_bytes -= cup_spot_requested_bytes(spot);
+    if (spot.span->state == CUP_SPAN_SLAB)
+        cup_slab_retire(spot.span->slab, spot.block);
     else
-        place.span->state = CUP_SPAN_LIMBO;
+        spot.span->state = CUP_SPAN_LIMBO;
 }
 
-static void enter_limbo_locked(cup_pool_fields_t *f, place_t place, cup_addr_t addr, cup_point_t stamp)
+static void enter_limbo_locked(cup_pool_fields_t *f, cup_spot_t spot, cup_addr_t addr, cup_point_t stamp)
 {
     cup_limbo_push(&f->limbo, addr, stamp);
     f->stat.limbo_blocks++;
-    f->stat.limbo_bytes += occupied_bytes(place);
+    f->stat.limbo_bytes += cup_spot_occupied_bytes(spot);
 }
 
 /* The block can be handed out, but its memory is not complete: a handle must not move under work that may still run. */
-static void settle_early_locked(cup_pool_fields_t *f, place_t place, cup_addr_t addr, cup_point_t stamp)
+static void settle_early_locked(cup_pool_fields_t *f, cup_spot_t spot, cup_addr_t addr, cup_point_t stamp)
 {
-    if (place.span->chunk->range)
-        cup_range_note_free(place.span->chunk->range, addr, occupied_bytes(place), stamp);
-    settle_locked(f, place);
+    if (spot.span->chunk->range)
+        cup_range_note_free(spot.span->chunk->range, addr, cup_spot_occupied_bytes(spot), stamp);
+    settle_locked(f, spot);
+}
+
+static void enter_quarantine_locked(cup_pool_fields_t *f, cup_spot_t spot)
+{
+    if (spot.span->state != CUP_SPAN_SLAB)
+        spot.span->state = CUP_SPAN_HELD;
+    f->stat.quarantined_blocks++;
+    f->stat.quarantined_bytes += cup_spot_occupied_bytes(spot);
+    drop_kept_if_empty_locked(f);
+}
+
+static void leave_quarantine_locked(cup_pool_fields_t *f, cup_spot_t spot, cup_addr_t addr, cup_point_t stamp,
+                                    bool is_ordered)
+{
+    f->stat.quarantined_blocks--;
+    f->stat.quarantined_bytes -= cup_spot_occupied_bytes(spot);
+    if (spot.span->state != CUP_SPAN_SLAB)
+        spot.span->state = CUP_SPAN_LIMBO;
+    if (is_ordered)
+        settle_early_locked(f, spot, addr, stamp);
+    else if (stamp == 0)
+        settle_locked(f, spot);
+    else
+        enter_limbo_locked(f, spot, addr, stamp);
 }
 
 static cup_status_t free_block(cup_pool_t *pool, cup_addr_t addr, cup_point_t stamp, bool is_ordered,
                                uint64_t *out_occupied_bytes)
 {
     cup_pool_fields_t *f = &pool->f;
-    place_t place;
+    cup_spot_t spot;
     cup_lock_acquire(&pool->lock);
-    bool is_found = find_base_locked(pool, addr, &place);
+    bool is_found = cup_spot_find_live_locked(pool, addr, &spot);
     if (is_found) {
         if (out_occupied_bytes)
-            *out_occupied_bytes = occupied_bytes(place);
-        end_life_locked(f, place);
-        if (is_ordered)
-            settle_early_locked(f, place, addr, stamp);
+            *out_occupied_bytes = cup_spot_occupied_bytes(spot);
+        end_life_locked(f, spot);
+        if (*cup_spot_marks(spot) & CUP_MARK_HOLDS)
+            enter_quarantine_locked(f, spot);
+        else if (is_ordered)
+            settle_early_locked(f, spot, addr, stamp);
         else if (stamp == 0)
-            settle_locked(f, place);
+            settle_locked(f, spot);
         else
-            enter_limbo_locked(f, place, addr, stamp);
+            enter_limbo_locked(f, spot, addr, stamp);
     }
     cup_lock_release(&pool->lock);
     return is_found ? CUP_OK : CUP_ERR_NOT_FOUND;
@@ -548,6 +544,45 @@ cup_status_t cup_pool_free_ordered(cup_pool_t *pool, cup_addr_t addr, cup_point_
     return free_block(pool, addr, stamp, true, out_occupied_bytes);
 }
 
+/* ---- marks ---- */
+
+cup_status_t cup_pool_mark(cup_pool_t *pool, cup_addr_t addr, unsigned marks)
+{
+    cup_spot_t spot;
+    cup_lock_acquire(&pool->lock);
+    bool is_found = cup_spot_find_live_locked(pool, addr, &spot);
+    if (is_found)
+        *cup_spot_marks(spot) |= (uint8_t)marks;
+    cup_lock_release(&pool->lock);
+    return is_found ? CUP_OK : CUP_ERR_NOT_FOUND;
+}
+
+static cup_status_t unmark(cup_pool_t *pool, cup_addr_t addr, unsigned marks, cup_point_t stamp,
+                           bool is_ordered)
+{
+    cup_spot_t spot;
+    cup_lock_acquire(&pool->lock);
+    bool is_found = cup_spot_find_start_locked(pool, addr, &spot);
+    if (is_found) {
+        bool was_quarantined = cup_spot_is_quarantined(spot);
+        *cup_spot_marks(spot) &= (uint8_t)~marks;
+        if (was_quarantined && !(*cup_spot_marks(spot) & CUP_MARK_HOLDS))
+            leave_quarantine_locked(&pool->f, spot, addr, stamp, is_ordered);
+    }
+    cup_lock_release(&pool->lock);
+    return is_found ? CUP_OK : CUP_ERR_NOT_FOUND;
+}
+
+cup_status_t cup_pool_unmark(cup_pool_t *pool, cup_addr_t addr, unsigned marks, cup_point_t stamp)
+{
+    return unmark(pool, addr, marks, stamp, false);
+}
+
+cup_status_t cup_pool_unmark_ordered(cup_pool_t *pool, cup_addr_t addr, unsigned marks, cup_point_t stamp)
+{
+    return unmark(pool, addr, marks, stamp, true);
+}
+
 /* ---- complete ---- */
 
 #define COMPLETE_BATCH 256 /* blocks that leave limbo under one hold of the lock */
@@ -559,11 +594,11 @@ static uint64_t complete_batch_locked(cup_pool_fields_t *f, cup_point_t complete
     cup_point_t stamp = cup_limbo_oldest(&f->limbo);
     while (left < COMPLETE_BATCH && cup_limbo_try_pop(&f->limbo, completed, &addr)) {
         cup_chunk_t *chunk = cup_spanmap_chunk(addr);
-        place_t place = place_in(chunk->is_dedicated ? chunk->first : cup_spanmap_at(addr), addr);
-        CUP_ASSERT(base_of(place) == addr && !is_live(place));
+        cup_spot_t spot = cup_spot_in(chunk->is_dedicated ? chunk->first : cup_spanmap_at(addr), addr);
+        CUP_ASSERT(cup_spot_base(spot) == addr && !cup_spot_is_live(spot));
         f->stat.limbo_blocks--;
-        f->stat.limbo_bytes -= occupied_bytes(place);
-        settle_early_locked(f, place, addr, stamp);
+        f->stat.limbo_bytes -= cup_spot_occupied_bytes(spot);
+        settle_early_locked(f, spot, addr, stamp);
         stamp = cup_limbo_oldest(&f->limbo);
         left++;
     }
@@ -656,20 +691,21 @@ uint64_t cup_pool_trim(cup_pool_t *pool, uint64_t want_bytes)
     return pool->f.has_ranges ? cup_pool_trim_ranges(pool, want_bytes) : trim_chunks(pool, want_bytes);
 }
 
-cup_status_t cup_pool_surrender(cup_pool_t *pool, cup_addr_t addr)
+/* A live dedicated block that has one of these marks (0: any block) goes, with its chunk. */
+static cup_status_t surrender(cup_pool_t *pool, cup_addr_t addr, unsigned marks)
 {
     cup_pool_fields_t *f = &pool->f;
     cup_status_t status = CUP_ERR_NOT_FOUND;
     cup_chunk_t *chunk = NULL;
-    place_t place;
+    cup_spot_t spot;
     cup_lock_acquire(&pool->lock);
-    if (find_base_locked(pool, addr, &place)) {
+    if (cup_spot_find_live_locked(pool, addr, &spot)) {
         status = CUP_ERR_INVALID;
-        if (place.span->chunk->is_dedicated) {
+        if (spot.span->chunk->is_dedicated && (marks == 0 || (*cup_spot_marks(spot) & marks))) {
             status = CUP_OK;
-            chunk = place.span->chunk;
-            end_life_locked(f, place);
-            cup_span_retire(place.span, &f->spans);
+            chunk = spot.span->chunk;
+            end_life_locked(f, spot);
+            cup_span_retire(spot.span, &f->spans);
             chunk->first = NULL;
             unlink_chunk_locked(f, chunk);
             drop_kept_if_empty_locked(f);
@@ -681,87 +717,12 @@ cup_status_t cup_pool_surrender(cup_pool_t *pool, cup_addr_t addr)
     return status;
 }
 
-/* ---- look-ups ---- */
-
-cup_pool_t *cup_pool_owner(cup_addr_t addr)
+cup_status_t cup_pool_surrender(cup_pool_t *pool, cup_addr_t addr)
 {
-    cup_chunk_t *chunk = cup_spanmap_chunk(addr);
-    return chunk ? cup_chunk_pool(chunk) : NULL;
+    return surrender(pool, addr, 0);
 }
 
-void *cup_pool_self(const cup_pool_t *pool)
+cup_status_t cup_pool_surrender_held(cup_pool_t *pool, cup_addr_t addr)
 {
-    return atomic_load_explicit(&pool->self, memory_order_relaxed);
-}
-
-static const cup_span_t *first_backed_locked(const cup_pool_fields_t *f)
-{
-    for (int i = 0; i < CUP_RANGE_COUNT; i++) {
-        const cup_span_t *span = f->range[i].chunk ? f->range[i].chunk->first : NULL;
-        while (span && (span->state == CUP_SPAN_HOLE || span->state == CUP_SPAN_BUSY))
-            span = span->next;
-        if (span)
-            return span;
-    }
-    return NULL;
-}
-
-bool cup_pool_any_chunk(cup_pool_t *pool, cup_addr_t *out_base)
-{
-    cup_lock_acquire(&pool->lock);
-    cup_chunk_t *chunk = TAILQ_FIRST(&pool->f.chunks);
-    const cup_span_t *span = chunk ? chunk->first : first_backed_locked(&pool->f);
-    if (span)
-        *out_base = span->base;
-    cup_lock_release(&pool->lock);
-    return span != NULL;
-}
-
-static bool describe_locked(cup_pool_t *pool, cup_addr_t addr, cup_block_info_t *out_info)
-{
-    cup_chunk_t *chunk = own_chunk_locked(pool, addr);
-    if (!chunk)
-        return false;
-    cup_span_t *span = chunk->is_dedicated ? chunk->first : cup_spanmap_below(addr, cup_chunk_base(chunk));
-    if (!span || addr - span->base >= span->size_bytes)
-        return false; /* a hole of a range, or memory on its way */
-    place_t place = place_in(span, addr);
-    if (!is_live(place) || addr - base_of(place) >= requested_bytes(place))
-        return false;
-    *out_info = (cup_block_info_t){pool, base_of(place), requested_bytes(place), chunk->is_dedicated};
-    return true;
-}
-
-#define FIND_TRIES 4
-
-/* Between the look and the lock the chunk may have gone to another pool: look again, but not for ever. */
-bool cup_pool_find(cup_addr_t addr, cup_block_info_t *out_info)
-{
-    bool is_found = false, is_owner = false;
-    for (int tries = 0; tries < FIND_TRIES && !is_owner; tries++) {
-        cup_pool_t *pool = cup_pool_owner(addr);
-        if (!pool)
-            return false;
-        cup_lock_acquire(&pool->lock);
-        is_owner = own_chunk_locked(pool, addr) != NULL;
-        is_found = is_owner && describe_locked(pool, addr, out_info);
-        cup_lock_release(&pool->lock);
-    }
-    return is_found;
-}
-
-void cup_pool_stat(cup_pool_t *pool, cup_pool_stat_t *out_stat)
-{
-    cup_pool_fields_t *f = &pool->f;
-    cup_lock_acquire(&pool->lock);
-    *out_stat = f->stat;
-    out_stat->idle_bytes =
-        f->arena.free_bytes + f->stat.cached_dedicated_bytes + f->slab_free_bytes + f->kept_bytes;
-    for (int i = 0; i < CUP_RANGE_COUNT; i++) {
-        out_stat->idle_bytes += f->range[i].arena.free_bytes;
-        out_stat->holes_bytes += f->range[i].ever_bytes - f->range[i].backed_bytes;
-    }
-    out_stat->reserves = atomic_load_explicit(&f->reserves, memory_order_relaxed);
-    out_stat->releases = atomic_load_explicit(&f->releases, memory_order_relaxed);
-    cup_lock_release(&pool->lock);
+    return surrender(pool, addr, CUP_MARK_HOLDS);
 }

@@ -25,12 +25,23 @@ typedef struct cup_pool_conf {
     uint64_t handle_bytes; /* 0: by position (range.h); else this size everywhere, for experiments */
     uint64_t slack_floor_bytes; /* up to this, and up to slack_percent of the peak of live bytes, the pool */
     uint32_t slack_percent;     /* commits new memory; past both it moves what is free first */
+    bool is_isolating;          /* each block gets whole handles of CUP_CHUNK_ALIGN, shared with no other */
 } cup_pool_conf_t;
+
+/* What can be noted of a live block: bits. */
+typedef enum {
+    CUP_MARK_NOTE = 1,   /* the caller's own: means nothing here */
+    CUP_MARK_PINNED = 2, /* others may reach its memory: in quarantine from its free on */
+    CUP_MARK_LENT = 4,   /* likewise, until they have given it back (cup_pool_unmark) */
+    CUP_MARK_HOLDS = CUP_MARK_PINNED | CUP_MARK_LENT
+} cup_mark_t;
 
 typedef struct cup_block_info {
     cup_pool_t *pool;
     cup_addr_t base;
     uint64_t size_bytes; /* as the program asked for it */
+    uint64_t serial;     /* of this allocation: no other of the process has it, before or after; from 1 */
+    unsigned marks;      /* cup_mark_t */
     bool is_dedicated;   /* base is the provider's own address */
 } cup_block_info_t;
 
@@ -42,6 +53,8 @@ typedef struct cup_pool_stat {
     uint64_t live_blocks;
     uint64_t limbo_bytes; /* freed, not complete: in the rounded sizes that they occupy */
     uint64_t limbo_blocks;
+    uint64_t quarantined_bytes; /* freed and held: in the rounded sizes that they occupy */
+    uint64_t quarantined_blocks;
     uint64_t
         idle_bytes; /* could be handed out now: free spans, cached dedicated chunks, free blocks of slabs */
     uint64_t cached_dedicated_bytes; /* the part of idle that cached dedicated chunks hold */
@@ -68,6 +81,19 @@ cup_status_t cup_pool_create(const cup_pool_conf_t *conf, const cup_provider_t *
  * uses them any more, and that no other call on this pool runs or comes.
  */
 void cup_pool_destroy(cup_pool_t *pool);
+
+/*
+ * The context may be about to end. Hide: from here on the map answers for no chunk of the pool, so that the
+ * driver may give the addresses to somebody else, a pool among them. Show: it lives on, and all is as it
+ * was. Nothing is done for ranges, whose addresses stay ours until destroy. Both may be repeated. The
+ * caller guarantees that no other call on the pool runs or comes in between, but for cup_pool_stat,
+ * cup_pool_hides and destroy.
+ */
+void cup_pool_hide(cup_pool_t *pool);
+void cup_pool_show(cup_pool_t *pool);
+
+/* Whether addr lies in a chunk of a hidden pool. */
+bool cup_pool_hides(cup_pool_t *pool, cup_addr_t addr);
 
 /*
  * A block of at least size_bytes from what the pool holds free and complete; no provider call. Alignment:
@@ -101,6 +127,21 @@ cup_status_t cup_pool_free(cup_pool_t *pool, cup_addr_t addr, cup_point_t stamp,
  */
 cup_status_t cup_pool_free_ordered(cup_pool_t *pool, cup_addr_t addr, cup_point_t stamp,
                                    uint64_t *out_occupied_bytes);
+
+/*
+ * Marks the live block that starts at addr. One that is held (CUP_MARK_HOLDS) when it is freed goes into
+ * quarantine: it is not handed out, moved or given back until nobody holds it. Errors: CUP_ERR_NOT_FOUND.
+ */
+cup_status_t cup_pool_mark(cup_pool_t *pool, cup_addr_t addr, unsigned marks);
+
+/*
+ * Takes marks back, from a live block or one in quarantine. Where no hold is left in quarantine, the block
+ * is freed now: it waits in limbo until complete(>= stamp). Never allocates. Errors: CUP_ERR_NOT_FOUND.
+ */
+cup_status_t cup_pool_unmark(cup_pool_t *pool, cup_addr_t addr, unsigned marks, cup_point_t stamp);
+
+/* The same, but a block that leaves quarantine can be handed out at once (cup_pool_free_ordered). */
+cup_status_t cup_pool_unmark_ordered(cup_pool_t *pool, cup_addr_t addr, unsigned marks, cup_point_t stamp);
 
 /* Order points up to completed have completed: their blocks leave limbo, their memory may move. Returns how many blocks
  * left. Monotone in completed. */
@@ -152,6 +193,23 @@ bool cup_pool_any_chunk(cup_pool_t *pool, cup_addr_t *out_base);
  * (not dedicated).
  */
 cup_status_t cup_pool_surrender(cup_pool_t *pool, cup_addr_t addr);
+
+/* The same, only for a block that is held: in place of its free, where the caller would rather give the
+ * memory back than keep it in quarantine. Errors: likewise; CUP_ERR_INVALID also for a block that is not
+ * held. */
+cup_status_t cup_pool_surrender_held(cup_pool_t *pool, cup_addr_t addr);
+
+/* What backs an address of a range. It stays while a block that it touches is live or in quarantine. */
+typedef struct cup_backed {
+    uint64_t handle; /* the provider's */
+    cup_addr_t base; /* of the whole handle */
+    uint64_t size_bytes;
+    cup_addr_t range_base;
+    uint64_t range_bytes;
+} cup_backed_t;
+
+/* False: addr is in no range of the pool, or nothing backs it. */
+bool cup_pool_find_backed(cup_pool_t *pool, cup_addr_t addr, cup_backed_t *out_backed);
 
 void cup_pool_stat(cup_pool_t *pool, cup_pool_stat_t *out_stat);
 

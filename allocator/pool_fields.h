@@ -23,6 +23,7 @@ typedef struct cup_pool_fields {
     cup_pool_conf_t conf;
     cup_provider_t provider;
     bool has_ranges; /* then there are no chunks, no arena but those of the ranges, nothing cached */
+    bool is_hidden;  /* the map answers for no chunk (pool_hide.c) */
     cup_arena_t arena;
     cup_range_t range[CUP_RANGE_COUNT];
     cup_slab_bin_t bins[CUP_SIZE_CLASS_COUNT];
@@ -33,6 +34,7 @@ typedef struct cup_pool_fields {
     cup_stock_t spans;
     cup_stock_t slabs;
     _Atomic(cup_point_t) completed; /* the newest that cup_pool_complete() heard of */
+    uint64_t serial;                /* of the newest allocation, in a batch of the process's (pool.c) */
     uint64_t growing_bytes;         /* that growths under way will commit */
     uint64_t slab_free_bytes;       /* in free blocks of slabs, but for kept ones */
     uint64_t kept_bytes;            /* spans of kept slabs: at most one a class */

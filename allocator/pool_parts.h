@@ -32,6 +32,12 @@ bool cup_pool_drop_kept_locked(cup_pool_fields_t *f);
 /* pool.c: closes every slab of the chunk, whatever is in it. */
 void cup_pool_forget_slabs_locked(cup_pool_fields_t *f, cup_chunk_t *chunk);
 
+/*
+ * pool_hide.c: takes what a hidden pool has apart. Its addresses may be others' by now: the map is left
+ * alone.
+ */
+void cup_pool_forget_hidden_locked(cup_pool_fields_t *f);
+
 /* pool_range.c: cup_pool_grow and cup_pool_trim over ranges. */
 cup_status_t cup_pool_grow_range(cup_pool_t *pool, const cup_pool_request_t *request, cup_addr_t *out_addr);
 uint64_t cup_pool_trim_ranges(cup_pool_t *pool, uint64_t want_bytes);

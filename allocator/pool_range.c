@@ -229,6 +229,27 @@ uint64_t cup_pool_movable(cup_pool_t *pool, cup_point_t completed)
     return bytes;
 }
 
+bool cup_pool_find_backed(cup_pool_t *pool, cup_addr_t addr, cup_backed_t *out_backed)
+{
+    bool is_found = false;
+    cup_lock_acquire(&pool->lock);
+    for (int i = 0; i < CUP_RANGE_COUNT && !is_found; i++) {
+        cup_range_t *range = &pool->f.range[i];
+        if (!range->chunk || addr - cup_chunk_base(range->chunk) >= cup_chunk_bytes(range->chunk))
+            continue;
+        size_t place = cup_range_place(range, addr);
+        is_found = range->handle[place].is_backed;
+        if (is_found)
+            *out_backed = (cup_backed_t){.handle = range->handle[place].id,
+                                         .base = cup_range_place_base(range, place),
+                                         .size_bytes = cup_range_place_bytes(range, place),
+                                         .range_base = cup_chunk_base(range->chunk),
+                                         .range_bytes = cup_chunk_bytes(range->chunk)};
+    }
+    cup_lock_release(&pool->lock);
+    return is_found;
+}
+
 /*
  * The addresses go back last: they may come from the driver again at once, and the map must not answer for them any
  * more by then.

@@ -43,6 +43,7 @@ void cup_slab_open(cup_slab_bin_t *bin, cup_span_t *span, uint32_t class_index, 
     slab->blocks = slab->blocks_free = class->slab_blocks;
     slab->blocks_live = 0;
     memset(slab->live, 0, sizeof slab->live);
+    memset(slab->marks, 0, sizeof slab->marks);
     for (uint32_t word = 0; word < CUP_SLAB_WORDS; word++) {
         uint32_t left = slab->blocks > word * 64 ? slab->blocks - word * 64 : 0;
         slab->free[word] = left >= 64 ? UINT64_MAX : (UINT64_C(1) << left) - 1;

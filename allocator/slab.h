@@ -4,7 +4,8 @@
  * What:       two bits and a requested size per block, out of band; the bin of a class: its slabs with a
  *             free block.
  * Not here:   where the span comes from and when an empty slab goes back (pool.c).
- * Invariants: a block is FREE (bit in `free`), LIVE (bit in `live`) or in LIMBO (neither); free & live == 0;
+ * Invariants: a block is FREE (bit in `free`), LIVE (bit in `live`), or in LIMBO or HELD (neither: its marks
+ *             tell); free & live == 0;
  *             blocks_free and blocks_live count the bits; a slab is in its bin exactly while blocks_free >
  *             0. The lowest address of the lowest slab is handed out first: equal histories give equal
  *             addresses.
@@ -24,6 +25,8 @@ typedef struct cup_slab {
     uint64_t free[CUP_SLAB_WORDS];
     uint64_t live[CUP_SLAB_WORDS];
     uint16_t requested_minus_1[CUP_SIZE_SLAB_BLOCKS_MAX]; /* 1 .. 32 KiB; of LIVE blocks */
+    uint8_t marks[CUP_SIZE_SLAB_BLOCKS_MAX];              /* pool.h; of blocks that are not FREE */
+    uint64_t serial[CUP_SIZE_SLAB_BLOCKS_MAX];            /* likewise: of this allocation */
 } __attribute__((aligned(16))) cup_slab_t;
 
 typedef struct cup_slab_bin {

@@ -29,6 +29,7 @@ typedef enum {
     CUP_SPAN_FREE,  /* complete; in the arena's tree, or cached if dedicated */
     CUP_SPAN_BLOCK, /* one live block */
     CUP_SPAN_LIMBO, /* one freed block that is not complete */
+    CUP_SPAN_HELD,  /* one freed block in quarantine */
     CUP_SPAN_SLAB,  /* many blocks, see slab.h */
     CUP_SPAN_HOLE,  /* of a range: whole handle places without memory */
     CUP_SPAN_BUSY,  /* of a range: a provider call works on it; whoever planned that alone may touch it */
@@ -60,13 +61,15 @@ typedef struct cup_span {
     cup_item_t item;
     cup_addr_t base;
     uint64_t size_bytes;
-    uint64_t requested_bytes; /* BLOCK and LIMBO: as the program asked */
+    uint64_t requested_bytes; /* BLOCK, LIMBO and HELD: as the program asked */
+    uint64_t serial;          /* likewise: of this allocation */
     cup_chunk_t *chunk;
     struct cup_span *prev, *next; /* neighbours inside the chunk */
     struct cup_span *tree[2];     /* tree.c: smaller, larger */
     struct cup_slab *slab;        /* SLAB only */
     uint32_t tree_priority;       /* tree.c */
     cup_span_state_t state;
+    uint8_t marks; /* BLOCK, LIMBO and HELD: pool.h */
 } __attribute__((aligned(16))) cup_span_t;
 
 extern cup_store_t cup_span_store;

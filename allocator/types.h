@@ -23,6 +23,8 @@
  * slack        how much more than what is live the footprint may be before free memory is moved instead of
  *              more being asked for
  * live         bytes that the program holds, as it asked for them
+ * mark         what is noted of one live block; gone when its memory is handed out again
+ * quarantine   blocks that were freed and marked as reachable by others: not handed out again
  */
 #ifndef CUP_ALLOCATOR_TYPES_H
 #define CUP_ALLOCATOR_TYPES_H

@@ -18,12 +18,13 @@
 #include "preload/hook_table.h"
 #include "preload/hooks.h"
 #include <dlfcn.h>
+#include <link.h>
 
 /* What pick() answers when the real dlsym shall be jumped to. */
 #define PASS ((void *)-1)
 
 CUP_EXPORT void *dlsym(void *restrict handle, const char *restrict name);
-__attribute__((used)) void *cup_hook_dlsym_pick(void *handle, const char *name);
+__attribute__((used)) void *cup_hook_dlsym_pick(void *handle, const char *name, const void *caller);
 __attribute__((used)) void cup_hook_dlsym_start(void);
 
 __attribute__((no_sanitize("address", "thread", "undefined"))) void cup_hook_dlsym_start(void)
@@ -48,7 +49,30 @@ static void *pick_unknown(void *handle, const char *name)
     return count(cup_hook_substitute(name, driver), driver);
 }
 
-void *cup_hook_dlsym_pick(void *handle, const char *name)
+/*
+ * RTLD_DEFAULT would find our own export even where no driver is loaded, and programs ask it whether there
+ * is one: look behind us first. Where there is anything the search may take its own way: it meets us, or a
+ * preload in front of us, before the driver. A library out of sight has its own libraries in its search; as
+ * we are not it, its handle is asked. A miss leaves its message for dlerror() as the program would have got
+ * it.
+ */
+static void *pick_default(const char *name, const void *caller)
+{
+    struct link_map *map = NULL;
+    Dl_info info;
+    void *found;
+
+    if (cup_drv_real_dlsym(RTLD_NEXT, name)) {
+        cup_route_note_dlsym();
+        return PASS;
+    }
+    if (!dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP) || !map || map->l_name[0] == '\0')
+        return NULL;
+    found = cup_drv_real_dlsym(map, name);
+    return count(cup_hook_find(found), found);
+}
+
+void *cup_hook_dlsym_pick(void *handle, const char *name, const void *caller)
 {
     cup_name_t kind;
     void *real;
@@ -63,12 +87,9 @@ void *cup_hook_dlsym_pick(void *handle, const char *name)
     cup_hook_prepare();
     if (kind == CUP_NAME_UNKNOWN)
         return pick_unknown(handle, name);
-    /*
-     * RTLD_DEFAULT would find our own export even where no driver is loaded, and programs ask it whether
-     * there is one: look behind us instead. A miss leaves its message for dlerror() as the program would
-     * have got it.
-     */
-    real = cup_drv_real_dlsym(handle == RTLD_DEFAULT ? RTLD_NEXT : handle, name);
+    if (handle == RTLD_DEFAULT)
+        return pick_default(name, caller);
+    real = cup_drv_real_dlsym(handle, name);
     return count(cup_hook_find(real), real);
 }
 
@@ -97,6 +118,7 @@ __asm__(".text\n"
         "    .cfi_adjust_cfa_offset 8\n"
         "    subq $8, %rsp\n"
         "    .cfi_adjust_cfa_offset 8\n"
+        "    movq 24(%rsp), %rdx\n" /* where dlsym returns to */
         "    call cup_hook_dlsym_pick\n"
         "    addq $8, %rsp\n"
         "    .cfi_adjust_cfa_offset -8\n"

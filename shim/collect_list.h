@@ -6,7 +6,7 @@
  *             the time between two events: what was freed before becomes complete first. ASK: a question that may be
  *             answered "not ready" for work that a free had waited for: asked again after that. MANAGED: may hand out
  *             memory that the CPU reads and writes without a call (its first parameter points to the address).
- * Not here:   submissions (submit_list.h), what collecting is (submit.h).
+ * Not here:   submissions (submit_list.h), what collecting is (submit.h), what is about addresses (query_list.h).
  * Source:     docs/free.md: which of them notice, measured; the others of COLLECT are there because they are rare and end
  *             the life of something that kernels use.
  */
@@ -17,16 +17,10 @@
 #define CUP_COLLECT_LIST(X)                                                                                  \
     X(cuEventElapsedTime, (float *ms, CUevent start, CUevent end), (ms, start, end))                         \
     X(cuEventElapsedTime_v2, (float *ms, CUevent start, CUevent end), (ms, start, end))                      \
-    X(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size))                                               \
-    X(cuMemSetAccess, (CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count),             \
-      (ptr, size, desc, count))                                                                              \
     X(cuMemHostUnregister, (void *p), (p))                                                                   \
     X(cuMemExportToShareableHandle,                                                                          \
       (void *shareable, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,                 \
        unsigned long long flags), (shareable, handle, type, flags))                                          \
-    X(cuMemGetHandleForAddressRange,                                                                         \
-      (void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType type, unsigned long long flags),    \
-      (handle, dptr, size, type, flags))                                                                     \
     X(cuMemPoolExportPointer, (CUmemPoolPtrExportData *data, CUdeviceptr ptr), (data, ptr))                  \
     X(cuMemPoolExportToShareableHandle,                                                                      \
       (void *handle, CUmemoryPool pool, CUmemAllocationHandleType type, unsigned long long flags),           \
@@ -35,9 +29,6 @@
     X(cuMemPoolDestroy, (CUmemoryPool pool), (pool))                                                         \
     X(cuMulticastUnbind, (CUmemGenericAllocationHandle handle, CUdevice dev, size_t offset, size_t size),    \
       (handle, dev, offset, size))                                                                           \
-    X(cuIpcCloseMemHandle, (CUdeviceptr dptr), (dptr))                                                       \
-    X(cuCtxEnablePeerAccess, (CUcontext peer, unsigned int flags), (peer, flags))                            \
-    X(cuCtxDisablePeerAccess, (CUcontext peer), (peer))                                                      \
     X(cuModuleUnload, (CUmodule module), (module))                                                           \
     X(cuLibraryUnload, (CUlibrary library), (library))                                                       \
     X(cuArrayDestroy, (CUarray array), (array))                                                              \

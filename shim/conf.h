@@ -39,6 +39,7 @@ typedef struct cup_conf_value {
 } cup_conf_value_t;
 
 /* Indices of WORD values, in the order of their rows. */
+enum { CUP_CHECKER_ASIDE, CUP_CHECKER_POOL };
 enum { CUP_BACKING_AUTO, CUP_BACKING_RAW, CUP_BACKING_VMM };
 enum { CUP_FREE_EXACT, CUP_FREE_OVERLAP, CUP_FREE_DEFERRED, CUP_FREE_SYNC };
 

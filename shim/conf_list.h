@@ -16,9 +16,12 @@
       "serve only these executables (a preload enters every child process)")                                 \
     X(exclude,   EXCLUDE,   TEXT, "",         "name,…",                                                      \
       "stand aside in these executables")                                                                    \
+    X(checker,   CHECKER,   WORD, "aside",    "aside|pool",                                                  \
+      "under compute-sanitizer or cuda-gdb, which go by the bounds of driver allocations. aside: stand aside, " \
+      "and say so; pool: serve all the same")                                                                \
     X(backing,   BACKING,   WORD, "auto",     "auto|raw|vmm",                                                \
       "where memory comes from: raw is cuMemAlloc; vmm one range that grows by handles, which can move and be " \
-      "given back while the GPU is busy, but whose blocks have no legacy IPC handle and no peer access yet; " \
+      "given back while the GPU is busy, but whose IPC handles only processes with this library open; "                    \
       "auto chooses (today: raw)")                                \
     X(free_mode, FREE,      WORD, "exact",    "exact|overlap|deferred|sync",                                 \
       "what a free means. exact: returns at once; whatever is submitted later runs after what was submitted "  \
@@ -32,6 +35,12 @@
     X(cache,     CACHE,     SIZE, "25%",      "size",                                                        \
       "most idle memory that is kept for reuse in driver allocations of their own; what is beyond it goes "  \
       "back to the driver, which waits for the GPU")                                                         \
+    X(socket_dir, SOCKET_DIR, TEXT, "",       "folder",                                                      \
+      "where processes of one user find each other to share memory by IPC handles; without one it is "         \
+      "$XDG_RUNTIME_DIR, or else a folder of the user's own in /tmp")                                        \
+    X(ipc_isolate, IPC_ISOLATE, BOOL, "0",    "0|1",                                                         \
+      "vmm: 1: each block gets driver handles of its own, 2 MiB and more, whose rest is zeroed before an IPC "  \
+      "handle is made: whoever opens that sees nothing else of this process")                                \
     X(stats,     STATS,     TEXT, "0",        "0|1|FILE",                                                    \
       "1: a summary on stderr at exit; a file name: one line of JSON is appended to it at exit")             \
     X(log,       LOG,       TEXT, "error",    "off|error|info|debug[:FILE]",                                 \

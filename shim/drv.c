@@ -19,6 +19,7 @@ void *(*cup_drv_real_dlsym)(void *, const char *);
 
 static _Atomic(void *) g_libcuda;
 static _Atomic(void *) g_address[CUP_DRV_COUNT];
+static atomic_bool g_is_complete; /* all have been looked up: what is NULL there, the driver lacks */
 
 /* The names, end to end, and where each begins: no pointers, which every process would pay for at its
  * start. */
@@ -90,12 +91,21 @@ void *cup_drv_address(cup_drv_entry_t entry)
 {
     void *address = atomic_load_explicit(&g_address[entry], memory_order_acquire);
 
-    if (address)
+    if (address || atomic_load_explicit(&g_is_complete, memory_order_acquire))
         return address;
     address = cup_drv_symbol((const char *)&g_names + g_name_at[entry]);
     if (address)
         atomic_store_explicit(&g_address[entry], address, memory_order_release);
     return address;
+}
+
+void cup_drv_prepare(void)
+{
+    if (!libcuda())
+        return;
+    for (int entry = 0; entry < CUP_DRV_COUNT; entry++)
+        (void)cup_drv_address((cup_drv_entry_t)entry);
+    atomic_store_explicit(&g_is_complete, true, memory_order_release);
 }
 
 bool cup_drv_has(cup_drv_entry_t entry)

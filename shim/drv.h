@@ -41,6 +41,13 @@ extern cup_drv_t cup_drv;
  * found. */
 void *cup_drv_address(cup_drv_entry_t entry);
 
+/*
+ * Looks all of them up, if a driver is loaded: each look-up takes the loader's lock, which a thread may
+ * hold while it waits for a lock of ours (a constructor that allocates). To be called with none of ours
+ * held, before any is taken.
+ */
+void cup_drv_prepare(void);
+
 /* The real driver's exported symbol of any name; NULL as above. dlerror() has nothing to tell of it. */
 void *cup_drv_symbol(const char *name);
 
@@ -48,8 +55,8 @@ void *cup_drv_symbol(const char *name);
 bool cup_drv_has(cup_drv_entry_t entry);
 
 /*
- * The C library's own dlsym, found without calling ours. NULL never in practice (a C library without dlsym).
- * Kept in a variable, because hook_dlsym.c jumps through it.
+ * The C library's own dlsym, found without calling ours. NULL never in practice (a C library without
+ * dlsym). Kept in a variable, because hook_dlsym.c jumps through it.
  */
 extern void *(*cup_drv_real_dlsym)(void *handle, const char *name);
 void cup_drv_find_real_dlsym(void);

@@ -11,28 +11,33 @@
     X(cuCtxGetCurrent, (CUcontext * ctx), (ctx))                                                      \
     X(cuCtxPushCurrent_v2, (CUcontext ctx), (ctx))                                                    \
     X(cuCtxPopCurrent_v2, (CUcontext * ctx), (ctx))                                                   \
+    X(cuCtxFromGreenCtx, (CUcontext * ctx, CUgreenCtx green), (ctx, green))                           \
     X(cuCtxGetDevice, (CUdevice * dev), (dev))                                                        \
+    X(cuCtxGetFlags, (unsigned int *flags), (flags))                                                  \
+    X(cuCtxSetFlags, (unsigned int flags), (flags))                                                   \
     X(cuCtxGetId, (CUcontext ctx, unsigned long long *id), (ctx, id))                                 \
     X(cuCtxRecordEvent, (CUcontext ctx, CUevent event), (ctx, event))                                 \
+    X(cuDeviceGetCount, (int *count), (count))                                                        \
     X(cuDeviceGetName, (char *name, int size, CUdevice dev), (name, size, dev))                       \
     X(cuDeviceTotalMem_v2, (size_t * bytes, CUdevice dev), (bytes, dev))                              \
     X(cuEventCreate, (CUevent * event, unsigned int flags), (event, flags))                           \
     X(cuEventSynchronize, (CUevent event), (event))                                                   \
+    X(cuGraphGetNodes, (CUgraph graph, CUgraphNode * nodes, size_t * count), (graph, nodes, count))   \
+    X(cuGraphNodeGetType, (CUgraphNode node, CUgraphNodeType * type), (node, type))                   \
+    X(cuGraphMemcpyNodeGetParams, (CUgraphNode node, CUDA_MEMCPY3D * params), (node, params))         \
+    X(cuGraphMemsetNodeGetParams, (CUgraphNode node, CUDA_MEMSET_NODE_PARAMS * set), (node, set))     \
+    X(cuGraphChildGraphNodeGetGraph, (CUgraphNode node, CUgraph * graph), (node, graph))              \
     X(cuMemAddressReserve,                                                                            \
       (CUdeviceptr * ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags), \
       (ptr, size, alignment, addr, flags))                                                            \
-    X(cuMemAddressFree, (CUdeviceptr ptr, size_t size), (ptr, size))                                  \
     X(cuMemCreate,                                                                                    \
       (CUmemGenericAllocationHandle * handle, size_t size, const CUmemAllocationProp *prop,           \
        unsigned long long flags),                                                                     \
       (handle, size, prop, flags))                                                                    \
+    X(cuMemImportFromShareableHandle,                                                                 \
+      (CUmemGenericAllocationHandle * handle, void *shareable, CUmemAllocationHandleType type),       \
+      (handle, shareable, type))                                                                      \
     X(cuMemRelease, (CUmemGenericAllocationHandle handle), (handle))                                  \
-    X(cuMemMap,                                                                                       \
-      (CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,              \
-       unsigned long long flags),                                                                     \
-      (ptr, size, offset, handle, flags))                                                             \
-    X(cuPointerGetAttribute, (void *data, CUpointer_attribute attribute, CUdeviceptr ptr),            \
-      (data, attribute, ptr))                                                                         \
     X(cuStreamCreate, (CUstream * stream, unsigned int flags), (stream, flags))                       \
     X(cuStreamGetCtx, (CUstream stream, CUcontext * ctx), (stream, ctx))                              \
     X(cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus * status), (stream, status))       \

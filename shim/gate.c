@@ -4,12 +4,16 @@
  * load answers what getpid() would, without the system call. Where the kernel lacks it, getpid() is asked
  * each time.
  *
- * The start takes a mutex; whoever comes meanwhile waits for it (it only parses the environment). In a child
- * that was forked before the start everything is as in a fresh process: the pool may live there.
+ * The start takes a mutex; whoever comes meanwhile waits for it (it only parses the environment). A checker
+ * and the driver's functions are looked for before that: this takes the loader's lock, which whoever comes
+ * may hold (a constructor that allocates).
+ * In a child that was forked before the start everything is as in a fresh process: the pool may live there.
  */
 #define _GNU_SOURCE
 #include "shim/gate.h"
+#include "shim/checker.h"
 #include "shim/conf.h"
+#include "shim/drv.h"
 #include "shim/log.h"
 #include "shim/registry.h"
 #include "shim/stat.h"
@@ -106,17 +110,31 @@ static void ignore(const char *line)
     (void)line;
 }
 
-static void start_locked(void)
+/* Says why, if so; in a line that is seen where that is a checker, as it was not asked for. */
+static bool is_to_stand_aside(const char *checker)
 {
-    const char *aside_reason;
+    const char *reason = find_aside_reason();
 
+    if (reason) {
+        cup_log(CUP_LOG_INFO, "standing aside: %s", reason);
+        return true;
+    }
+    if (!checker || g_conf.checker.word == CUP_CHECKER_POOL)
+        return false;
+    cup_log(
+        CUP_LOG_ERROR,
+        "standing aside: %s must see the driver's own allocations (CUPOLA_CHECKER=pool: serve all the same)",
+        checker);
+    return true;
+}
+
+static void start_locked(const char *checker)
+{
     /* Twice: what the first pass finds wrong goes where the log was told to go. */
     cup_conf_load(environ, ignore, &g_conf);
     cup_log_setup(g_conf.log.text);
     cup_conf_load(environ, cup_log_complain, &g_conf);
-    aside_reason = find_aside_reason();
-    if (aside_reason) {
-        cup_log(CUP_LOG_INFO, "standing aside: %s", aside_reason);
+    if (is_to_stand_aside(checker)) {
         atomic_store_explicit(&g_life, PASS_THROUGH, memory_order_release);
         return;
     }
@@ -129,9 +147,12 @@ static void start_locked(void)
 
 static void start(void)
 {
+    const char *checker = cup_checker_find(environ);
+
+    cup_drv_prepare();
     pthread_mutex_lock(&g_start_lock);
     if (atomic_load_explicit(&g_life, memory_order_acquire) == UNBORN)
-        start_locked();
+        start_locked(checker);
     pthread_mutex_unlock(&g_start_lock);
 }
 

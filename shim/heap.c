@@ -21,11 +21,15 @@
 #include "shim/conf.h"
 #include "shim/drv.h"
 #include "shim/gate.h"
+#include "shim/ipc_export.h"
+#include "shim/ipc_import.h"
 #include "shim/log.h"
 #include "shim/order.h"
+#include "shim/peer.h"
 #include "shim/pinning.h"
 #include "shim/registry.h"
 #include "shim/stat.h"
+#include <sched.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -38,6 +42,9 @@
 #define MOVE_SLACK       105
 #define MOVE_FLOOR_BYTES (64 * CUP_MIB)
 
+/* IN_DOUBT: a call is under way that may end the context; nobody gets in. */
+typedef enum { ALIVE, IN_DOUBT, ENDED } life_t;
+
 struct cup_heap {
     struct cup_heap *next_ended;
     CUcontext ctx;
@@ -49,11 +56,17 @@ struct cup_heap {
     unsigned long long ctx_id; /* a context that comes back at the same address has another; 0: unknown */
     cup_pool_t *pool;
     cup_order_t *order;
+    _Atomic bool has_pinned;      /* some block of the driver's own has been held */
+    _Atomic(CUdeviceptr) witness; /* 0: not made; WITNESS_COMES: some thread makes it */
     _Atomic int users;
-    _Atomic bool has_ended, is_forgotten;
+    _Atomic life_t life;
+    _Atomic bool is_forgotten;
+    int doubts;            /* calls that may be ending the context: the registry's lock */
     _Atomic bool is_aside; /* its memory turned out to be another context's */
     _Atomic int broken;    /* the sticky CUresult of a dead context, or CUDA_SUCCESS */
 };
+
+#define WITNESS_COMES 1
 
 /* Heaps that ended stay as they are (registry.h); the list is there for leak checkers and debuggers. */
 static _Atomic(cup_heap_t *) g_ended;
@@ -81,14 +94,12 @@ static void release(void *self, cup_addr_t base, uint64_t size_bytes)
 
 static cup_status_t reserve_range(void *self, uint64_t size_bytes, cup_addr_t *out_base)
 {
-    (void)self;
-    return cup_backing_vmm_reserve(size_bytes, out_base);
+    return cup_backing_vmm_reserve(&((cup_heap_t *)self)->vmm, size_bytes, out_base);
 }
 
 static void release_range(void *self, cup_addr_t base, uint64_t size_bytes)
 {
-    (void)self;
-    cup_backing_vmm_release(base, size_bytes);
+    cup_backing_vmm_release(&((cup_heap_t *)self)->vmm, base, size_bytes);
 }
 
 static cup_status_t commit(void *self, cup_addr_t addr, uint64_t size_bytes, uint64_t *out_handle)
@@ -98,8 +109,7 @@ static cup_status_t commit(void *self, cup_addr_t addr, uint64_t size_bytes, uin
 
 static void decommit(void *self, cup_addr_t addr, uint64_t size_bytes, uint64_t handle)
 {
-    (void)self;
-    cup_backing_vmm_decommit(addr, size_bytes, handle);
+    cup_backing_vmm_decommit(&((cup_heap_t *)self)->vmm, addr, size_bytes, handle);
 }
 
 static cup_status_t move(void *self, cup_addr_t from, cup_addr_t to, uint64_t size_bytes, uint64_t handle)
@@ -131,9 +141,13 @@ static void choose_backing(cup_heap_t *heap, const cup_conf_t *conf)
 {
     bool is_wanted = conf->backing.word == CUP_BACKING_VMM;
 
-    heap->is_vmm = is_wanted && cup_backing_vmm_probe(heap->device, &heap->vmm);
+    /* Its memory does not tell when the context has ended: the id must. */
+    heap->is_vmm =
+        is_wanted && heap->ctx_id != 0 && cup_backing_vmm_probe(heap->ctx, heap->device, &heap->vmm);
     if (is_wanted && !heap->is_vmm)
         cup_log(CUP_LOG_ERROR, "device %d: CUPOLA_BACKING=vmm does not work here; using raw", heap->device);
+    if (heap->is_vmm)
+        cup_peer_note_vmm();
     cup_log(CUP_LOG_INFO, "device %d: backing: %s", heap->device, heap->is_vmm ? "vmm" : "raw");
 }
 
@@ -145,6 +159,8 @@ static cup_status_t create_pool(cup_heap_t *heap, const cup_conf_t *conf, uint64
         .range_bytes = heap->is_vmm ? RANGE_FACTOR * total_bytes : 0,
         .slack_percent = MOVE_SLACK,
         .slack_floor_bytes = MOVE_FLOOR_BYTES,
+        .is_isolating = conf->ipc_isolate.word,
+        .handle_bytes = conf->ipc_isolate.word ? CUP_CHUNK_ALIGN : 0,
     };
 
     provider.self = heap;
@@ -197,10 +213,20 @@ int cup_heap_device(const cup_heap_t *heap)
     return heap->device;
 }
 
+CUresult cup_heap_follow_peers(cup_heap_t *heap)
+{
+    return heap->is_vmm ? cup_backing_vmm_follow_peers(&heap->vmm) : CUDA_SUCCESS;
+}
+
+bool cup_heap_is_near(const cup_heap_t *heap, int device)
+{
+    return !heap->is_vmm || cup_backing_vmm_is_reachable(&heap->vmm, device);
+}
+
 bool cup_heap_enter(cup_heap_t *heap)
 {
     atomic_fetch_add(&heap->users, 1);
-    if (!atomic_load(&heap->has_ended))
+    if (atomic_load(&heap->life) == ALIVE)
         return true;
     cup_heap_leave(heap);
     return false;
@@ -208,34 +234,92 @@ bool cup_heap_enter(cup_heap_t *heap)
 
 void cup_heap_leave(cup_heap_t *heap)
 {
-    if (atomic_fetch_sub(&heap->users, 1) != 1 || !atomic_load(&heap->has_ended))
+    if (atomic_fetch_sub(&heap->users, 1) != 1 || atomic_load(&heap->life) != ENDED)
         return;
     if (!atomic_exchange(&heap->is_forgotten, true))
         cup_pool_destroy(heap->pool);
 }
 
+/* ---- the end of its context ---- */
+
+void cup_heap_doubt(cup_heap_t *heap)
+{
+    if (heap->doubts++ == 0)
+        atomic_store(&heap->life, IN_DOUBT);
+}
+
+bool cup_heap_has_ended(const cup_heap_t *heap)
+{
+    return atomic_load(&heap->life) == ENDED;
+}
+
+bool cup_heap_try_hide(cup_heap_t *heap)
+{
+    if (atomic_load(&heap->life) != IN_DOUBT)
+        return true;
+    if (atomic_load(&heap->users) > 0)
+        return false;
+    cup_pool_hide(heap->pool);
+    return true;
+}
+
+void cup_heap_trust(cup_heap_t *heap)
+{
+    if (--heap->doubts > 0)
+        return;
+    cup_pool_show(heap->pool);
+    atomic_store(&heap->life, ALIVE);
+}
+
+bool cup_heap_hides(cup_heap_t *heap, cup_addr_t addr)
+{
+    return cup_pool_hides(heap->pool, addr);
+}
+
 void cup_heap_end(cup_heap_t *heap)
 {
+    cup_ipc_end_exports(heap->pool);
+    cup_ipc_end_imports(heap->ctx);
     cup_order_end(heap->order);
     heap->next_ended = atomic_load(&g_ended);
     while (!atomic_compare_exchange_weak(&g_ended, &heap->next_ended, heap))
         ;
     atomic_fetch_add(&heap->users, 1);
-    atomic_store(&heap->has_ended, true);
+    atomic_store(&heap->life, ENDED);
     cup_heap_leave(heap);
 }
 
-/* Memory of cuMemCreate outlives its context: there the context itself is asked (tests/gpu/quirks.c). */
-bool cup_heap_has_memory(cup_heap_t *heap)
+/* Drivers before 12.0 have no ids: then a chunk is asked after. */
+static bool has_memory(cup_heap_t *heap)
 {
     cup_addr_t base;
     size_t size;
-    unsigned long long id;
 
-    if (heap->is_vmm)
-        return cup_drv.cuCtxGetId(heap->ctx, &id) == CUDA_SUCCESS && id == heap->ctx_id;
     return cup_pool_any_chunk(heap->pool, &base) &&
            cup_drv.cuMemGetAddressRange_v2(NULL, &size, base) == CUDA_SUCCESS;
+}
+
+static bool is_end(CUresult result)
+{
+    return result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
+           result == CUDA_ERROR_INVALID_VALUE;
+}
+
+/*
+ * A context that comes back at the same address has another id (tests/gpu/quirks.c). Asked twice, because a
+ * refusal that passes is no end; nor is a code that says nothing of the context, such as its asynchronous
+ * error.
+ */
+bool cup_heap_is_lost(cup_heap_t *heap)
+{
+    unsigned long long id = 0;
+    CUresult first, second;
+
+    if (heap->ctx_id == 0)
+        return !has_memory(heap);
+    first = cup_drv.cuCtxGetId(heap->ctx, &id);
+    second = first == CUDA_SUCCESS ? first : cup_drv.cuCtxGetId(heap->ctx, &id);
+    return second == CUDA_SUCCESS ? id != heap->ctx_id : is_end(first) || is_end(second);
 }
 
 /* "Not now": inside a host function, or a capture that we did not see begin. Everything else is the context's
@@ -417,32 +501,52 @@ static void await_movable(cup_heap_t *heap, uint64_t size_bytes)
     cup_pool_complete(heap->pool, completed);
 }
 
+static bool is_usable(cup_heap_t *heap)
+{
+    return atomic_load_explicit(&heap->broken, memory_order_relaxed) == CUDA_SUCCESS &&
+           !atomic_load_explicit(&heap->is_aside, memory_order_relaxed);
+}
+
+/*
+ * Whether the context has an asynchronous error. A growth is where the program's allocation would have met
+ * it: cuMemAlloc tells, cuMemCreate knows of no context.
+ */
+static bool is_sound(cup_heap_t *heap)
+{
+    size_t free_bytes, total_bytes;
+    CUresult result = cup_drv.cuMemGetInfo_v2(&free_bytes, &total_bytes);
+
+    if (result != CUDA_SUCCESS && !is_passing(result)) /* sticky, if the same call meets it twice */
+        result = cup_drv.cuMemGetInfo_v2(&free_bytes, &total_bytes);
+    if (result != CUDA_SUCCESS)
+        note_error(heap, result);
+    return is_usable(heap);
+}
+
 static bool alloc_by_growing(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr)
 {
     cup_status_t status;
 
     if (size_bytes > heap->total_bytes)
         return false; /* or handles would be made until the device is full, only to be given back */
+    if (heap->is_vmm && !is_sound(heap))
+        return false;
     if (heap->is_vmm && heap->mode == CUP_ORDER_EXACT)
         await_movable(heap, size_bytes);
     status = cup_pool_grow(heap->pool, size_bytes, false, out_addr);
+    if (status == CUP_ERR_DRIVER && !is_sound(heap))
+        return false;
     if (status == CUP_ERR_OOM || status == CUP_ERR_DRIVER) { /* whatever it was, it passes or comes again */
         if (!alloc_by_draining(heap, size_bytes, out_addr)) {
             if (heap->is_vmm)
                 settle_points(heap);
-            if (!alloc_by_giving_back(heap, size_bytes, out_addr))
+            if (!is_usable(heap) || !alloc_by_giving_back(heap, size_bytes, out_addr))
                 return false;
         }
         CUP_STAT_ADD(oom_rescues, 1);
         return true;
     }
     return status == CUP_OK;
-}
-
-static bool is_usable(cup_heap_t *heap)
-{
-    return atomic_load_explicit(&heap->broken, memory_order_relaxed) == CUDA_SUCCESS &&
-           !atomic_load_explicit(&heap->is_aside, memory_order_relaxed);
 }
 
 bool cup_heap_alloc_quick(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr)
@@ -483,6 +587,7 @@ static CUresult free_ordered(cup_heap_t *heap, cup_addr_t addr)
 
     if ((is_ordered ? cup_pool_free_ordered : cup_pool_free)(heap->pool, addr, stamp, NULL) != CUP_OK)
         return CUDA_ERROR_INVALID_VALUE;
+    cup_ipc_note_free(heap->pool, addr, stamp, is_ordered);
     cup_order_pay_managed(heap->order);
     return cup_order_pay_host(heap->order);
 }
@@ -496,6 +601,7 @@ static CUresult free_to_limbo(cup_heap_t *heap, cup_addr_t addr)
 
     if (cup_pool_free(heap->pool, addr, stamp, &bytes) != CUP_OK)
         return CUDA_ERROR_INVALID_VALUE;
+    cup_ipc_note_free(heap->pool, addr, stamp, false);
     if (heap->mode == CUP_ORDER_EXACT)
         return cup_order_pay_host(heap->order);
     is_due = is_sync || (heap->mode == CUP_ORDER_OVERLAP && bytes >= OVERLAP_DUE_BYTES);
@@ -507,12 +613,23 @@ static CUresult free_to_limbo(cup_heap_t *heap, cup_addr_t addr)
     return result;
 }
 
+/* A driver allocation that others may have pinned: only the driver can tell them that it ends. */
+static CUresult free_pinned(cup_addr_t addr)
+{
+    CUP_STAT_ADD(pass_frees, 1);
+    CUP_STAT_ADD(driver_frees, 1);
+    return cup_drv.cuMemFree_v2(addr);
+}
+
 CUresult cup_heap_free(cup_heap_t *heap, cup_addr_t addr)
 {
     CUresult result = (CUresult)atomic_load_explicit(&heap->broken, memory_order_relaxed);
 
     if (result != CUDA_SUCCESS)
         return result;
+    if (atomic_load_explicit(&heap->has_pinned, memory_order_relaxed) &&
+        cup_pool_surrender_held(heap->pool, addr) == CUP_OK)
+        return free_pinned(addr);
     result = heap->mode == CUP_ORDER_EXACT && cup_order_can_close(heap->order) ? free_ordered(heap, addr)
                                                                                : free_to_limbo(heap, addr);
     if (result == CUDA_ERROR_INVALID_VALUE) {
@@ -536,6 +653,59 @@ uint64_t cup_heap_trim(cup_heap_t *heap, uint64_t want_bytes)
 bool cup_heap_surrender(cup_heap_t *heap, cup_addr_t addr)
 {
     return cup_pool_surrender(heap->pool, addr) == CUP_OK;
+}
+
+/* ---- what is asked about blocks ---- */
+
+void cup_heap_mark(cup_heap_t *heap, cup_addr_t addr, unsigned marks)
+{
+    if (!heap->is_vmm && (marks & CUP_MARK_HOLDS))
+        atomic_store_explicit(&heap->has_pinned, true, memory_order_relaxed);
+    cup_pool_mark(heap->pool, addr, marks);
+}
+
+void cup_heap_unmark(cup_heap_t *heap, cup_addr_t addr, unsigned marks)
+{
+    cup_pool_unmark(heap->pool, addr, marks, cup_order_stamp(heap->order, false));
+}
+
+bool cup_heap_is_vmm(const cup_heap_t *heap)
+{
+    return heap->is_vmm;
+}
+
+/* In the heap's context, whichever is current. */
+static CUdeviceptr make_witness(cup_heap_t *heap)
+{
+    CUcontext ignored;
+    cup_addr_t base = 0;
+
+    if (cup_drv.cuCtxPushCurrent_v2(heap->ctx) != CUDA_SUCCESS)
+        return 0;
+    if (cup_backing_raw_reserve(heap->ctx, CUP_CHUNK_ALIGN, &base) == CUP_ERR_OOM &&
+        cup_heap_trim(heap, CUP_CHUNK_ALIGN) > 0)
+        (void)cup_backing_raw_reserve(heap->ctx, CUP_CHUNK_ALIGN, &base);
+    cup_drv.cuCtxPopCurrent_v2(&ignored);
+    return base;
+}
+
+/*
+ * One of several threads makes it; it waits for nothing of the GPU's, so the others yield until it is
+ * there.
+ */
+CUdeviceptr cup_heap_witness(cup_heap_t *heap)
+{
+    CUdeviceptr seen = atomic_load(&heap->witness);
+
+    if (seen == 0 && atomic_compare_exchange_strong(&heap->witness, &seen, WITNESS_COMES)) {
+        seen = make_witness(heap);
+        atomic_store(&heap->witness, seen);
+    }
+    while (seen == WITNESS_COMES) {
+        sched_yield();
+        seen = atomic_load(&heap->witness);
+    }
+    return seen;
 }
 
 void cup_heap_stat(cup_heap_t *heap, cup_pool_stat_t *out_stat)

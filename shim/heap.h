@@ -25,17 +25,41 @@ cup_heap_t *cup_heap_create(CUcontext ctx);
 CUcontext cup_heap_ctx(const cup_heap_t *heap);
 int cup_heap_device(const cup_heap_t *heap);
 
-/* A use of the heap; false when its context has ended. */
+/* Its memory can be reached by the devices that have been given access to it, as the driver's own (peer.h).
+ * Errors: the driver's code. */
+CUresult cup_heap_follow_peers(cup_heap_t *heap);
+
+/*
+ * Whether a copy by this device can name its memory; if not, the Peer form must. The driver's own memory:
+ * always.
+ */
+bool cup_heap_is_near(const cup_heap_t *heap, int device);
+
+/* A use of the heap; false when its context has ended, or may be ending. */
 bool cup_heap_enter(cup_heap_t *heap);
 void cup_heap_leave(cup_heap_t *heap);
+
+/*
+ * A call is about to be made that may end the context. Doubt: no use begins from now on (cup_heap_enter
+ * says no). Hide: once the uses that are under way are over, takes the chunks' addresses out of the span
+ * map, because the driver may give them to another context before the call has returned; false: not yet.
+ * Trust: the context lives on, and so does the heap, as it was; when several calls were in doubt, after the
+ * last one. All three under the registry's lock.
+ */
+void cup_heap_doubt(cup_heap_t *heap);
+bool cup_heap_try_hide(cup_heap_t *heap);
+void cup_heap_trust(cup_heap_t *heap);
+
+/* Whether addr lies in a chunk that was taken out of the span map. */
+bool cup_heap_hides(cup_heap_t *heap, cup_addr_t addr);
 
 /* The context has ended and its memory with it: no use begins from now on, and the last one running forgets
  * the pool. */
 void cup_heap_end(cup_heap_t *heap);
+bool cup_heap_has_ended(const cup_heap_t *heap);
 
-/* Whether the driver still knows memory of ours: false once the context was reset under us, or if we hold
- * none. */
-bool cup_heap_has_memory(cup_heap_t *heap);
+/* Whether the context is not there any more, or is another one at the same address. */
+bool cup_heap_is_lost(cup_heap_t *heap);
 
 /*
  * A block from what is there, without any driver call. False: not now.
@@ -56,6 +80,22 @@ uint64_t cup_heap_trim(cup_heap_t *heap, uint64_t want_bytes);
 /* Takes a dedicated block out of the pool: from now on it is the driver's alone. False: it is not dedicated.
  */
 bool cup_heap_surrender(cup_heap_t *heap, cup_addr_t addr);
+
+/*
+ * The pool's marks (cup_pool_mark, cup_pool_unmark); what leaves quarantine is freed now. A block that is a
+ * whole driver allocation has no quarantine: its free is the driver's own.
+ */
+void cup_heap_mark(cup_heap_t *heap, cup_addr_t addr, unsigned marks);
+void cup_heap_unmark(cup_heap_t *heap, cup_addr_t addr, unsigned marks);
+
+/* Whether its memory is mapped by us (vmm) rather than allocated by the driver (raw). */
+bool cup_heap_is_vmm(const cup_heap_t *heap);
+
+/*
+ * An allocation of the driver's own in this context, made at the first call and kept: what the driver says
+ * of it, it would natively say of a block. 0: there is no memory for it.
+ */
+CUdeviceptr cup_heap_witness(cup_heap_t *heap);
 
 void cup_heap_stat(cup_heap_t *heap, cup_pool_stat_t *out_stat);
 

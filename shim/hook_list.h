@@ -17,20 +17,36 @@
 #define CUP_HOOK_LIST(X)                                                                                     \
     /* memory */                                                                                             \
     X(cuMemAlloc_v2, (CUdeviceptr *dptr, size_t bytesize), (dptr, bytesize))                                 \
+    X(cuMemAllocPitch_v2,                                                                                    \
+      (CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height, unsigned int element),                 \
+      (dptr, pitch, width, height, element))                                                                 \
     X(cuMemFree_v2, (CUdeviceptr dptr), (dptr))                                                              \
     X(cuMemFreeAsync, (CUdeviceptr dptr, CUstream stream), (dptr, stream))                                   \
     X(cuMemFreeAsync_ptsz, (CUdeviceptr dptr, CUstream stream), (dptr, stream))                              \
     X(cuMemGetInfo_v2, (size_t *free, size_t *total), (free, total))                                         \
     X(cuMemGetAddressRange_v2, (CUdeviceptr *base, size_t *size, CUdeviceptr dptr), (base, size, dptr))      \
     X(cuIpcGetMemHandle, (CUipcMemHandle *handle, CUdeviceptr dptr), (handle, dptr))                         \
+    X(cuIpcOpenMemHandle, (CUdeviceptr *dptr, CUipcMemHandle handle, unsigned int flags),                    \
+      (dptr, handle, flags))                                                                                 \
+    X(cuIpcOpenMemHandle_v2, (CUdeviceptr *dptr, CUipcMemHandle handle, unsigned int flags),                 \
+      (dptr, handle, flags))                                                                                 \
+    X(cuIpcCloseMemHandle, (CUdeviceptr dptr), (dptr))                                                       \
     X(cuMemPoolCreate, (CUmemoryPool *pool, const CUmemPoolProps *props), (pool, props))                     \
-    /* the end of a context */                                                                               \
+    /* the life of a context */                                                                              \
     X(cuCtxDestroy, (CUcontext ctx), (ctx))                                                                  \
     X(cuCtxDestroy_v2, (CUcontext ctx), (ctx))                                                               \
+    X(cuCtxDetach, (CUcontext ctx), (ctx))                                                                   \
+    X(cuDevicePrimaryCtxRetain, (CUcontext *ctx, CUdevice dev), (ctx, dev))                                  \
     X(cuDevicePrimaryCtxRelease, (CUdevice dev), (dev))                                                      \
     X(cuDevicePrimaryCtxRelease_v2, (CUdevice dev), (dev))                                                   \
     X(cuDevicePrimaryCtxReset, (CUdevice dev), (dev))                                                        \
     X(cuDevicePrimaryCtxReset_v2, (CUdevice dev), (dev))                                                     \
+    X(cuGreenCtxCreate, (CUgreenCtx *green, CUdevResourceDesc desc, CUdevice dev, unsigned int flags),       \
+      (green, desc, dev, flags))                                                                             \
+    X(cuGreenCtxDestroy, (CUgreenCtx green), (green))                                                        \
+    /* access to other contexts' memory */                                                                   \
+    X(cuCtxEnablePeerAccess, (CUcontext peer, unsigned int flags), (peer, flags))                            \
+    X(cuCtxDisablePeerAccess, (CUcontext peer), (peer))                                                      \
     /* captures in progress */                                                                               \
     X(cuStreamBeginCapture, (CUstream stream), (stream))                                                     \
     X(cuStreamBeginCapture_ptsz, (CUstream stream), (stream))                                                \

@@ -27,18 +27,18 @@
     K(cuDeviceGetP2PAtomicCapabilities) K(cuDeviceGetP2PAttribute) K(cuDeviceGetPCIBusId)                   \
     K(cuDeviceGetProperties) K(cuDeviceGetTexture1DLinearMaxWidth) K(cuDeviceGetUuid)                       \
     K(cuDeviceGetUuid_v2) K(cuDeviceGraphMemTrim) K(cuDevicePrimaryCtxGetState)                             \
-    K(cuDevicePrimaryCtxRetain) K(cuDevicePrimaryCtxSetFlags) K(cuDevicePrimaryCtxSetFlags_v2)              \
+    K(cuDevicePrimaryCtxSetFlags) K(cuDevicePrimaryCtxSetFlags_v2)              \
     K(cuDeviceRegisterAsyncNotification) K(cuDeviceSetGraphMemAttribute) K(cuDeviceSetMemPool)              \
     K(cuDeviceTotalMem) K(cuDeviceTotalMem_v2) K(cuDeviceUnregisterAsyncNotification)                       \
     /* contexts; recorded and waited for as a whole, they already cover what was freed */                   \
-    K(cuCtxAttach) K(cuCtxCreate) K(cuCtxCreate_v2) K(cuCtxCreate_v3) K(cuCtxCreate_v4) K(cuCtxDetach)      \
+    K(cuCtxAttach) K(cuCtxCreate) K(cuCtxCreate_v2) K(cuCtxCreate_v3) K(cuCtxCreate_v4)      \
     K(cuCtxFromGreenCtx) K(cuCtxGetApiVersion)           \
     K(cuCtxGetCacheConfig) K(cuCtxGetCurrent) K(cuCtxGetDevResource) K(cuCtxGetDevice)                      \
     K(cuCtxGetDevice_v2) K(cuCtxGetExecAffinity) K(cuCtxGetFlags) K(cuCtxGetId) K(cuCtxGetLimit)            \
     K(cuCtxGetSharedMemConfig) K(cuCtxGetStreamPriorityRange) K(cuCtxPopCurrent) K(cuCtxPopCurrent_v2)      \
     K(cuCtxPushCurrent) K(cuCtxPushCurrent_v2) K(cuCtxRecordEvent) K(cuCtxResetPersistingL2Cache)           \
     K(cuCtxSetCacheConfig) K(cuCtxSetCurrent) K(cuCtxSetFlags) K(cuCtxSetLimit) K(cuCtxSetSharedMemConfig)  \
-    K(cuCtxWaitEvent) K(cuGreenCtxCreate) K(cuGreenCtxDestroy)                                               \
+    K(cuCtxWaitEvent)                                                                                       \
     K(cuGreenCtxGetDevResource) K(cuGreenCtxGetId) K(cuGreenCtxStreamCreate) K(cuGreenCtxWaitEvent)         \
     K(cuThreadExchangeStreamCaptureMode)                                                                    \
     /* modules, libraries, kernels: loading fills memory that is not the program's yet */                   \
@@ -61,20 +61,19 @@
     /* the 32-bit ABI of functions that we hook */                                                          \
     K(cuMemAlloc) K(cuMemFree) K(cuMemGetAddressRange) K(cuMemGetInfo)                                      \
     /* memory: allocations, mappings, handles, hints */                                                     \
-    K(cuIpcGetEventHandle) K(cuIpcOpenEventHandle) K(cuIpcOpenMemHandle)             \
-    K(cuIpcOpenMemHandle_v2) K(cuMemAddressFree) K(cuMemAddressReserve) K(cuMemAdvise) K(cuMemAdvise_v2)    \
-    K(cuMemAllocHost) K(cuMemAllocHost_v2) K(cuMemAllocPitch) K(cuMemAllocPitch_v2)    \
-    K(cuMemCreate) K(cuMemFreeHost) K(cuMemGetAccess)                       \
+    K(cuIpcGetEventHandle) K(cuIpcOpenEventHandle)             \
+    K(cuMemAddressReserve) K(cuMemAdvise) K(cuMemAdvise_v2)    \
+    K(cuMemAllocHost) K(cuMemAllocHost_v2) K(cuMemAllocPitch)    \
+    K(cuMemCreate) K(cuMemFreeHost)                       \
     K(cuMemGetAllocationGranularity) K(cuMemGetAllocationPropertiesFromHandle) K(cuMemGetDefaultMemPool)    \
     K(cuMemGetMemPool) K(cuMemHostAlloc) K(cuMemHostGetDevicePointer)      \
     K(cuMemHostGetDevicePointer_v2) K(cuMemHostGetFlags) K(cuMemHostRegister) K(cuMemHostRegister_v2)       \
-    K(cuMemImportFromShareableHandle) K(cuMemMap)                 \
+    K(cuMemImportFromShareableHandle)                 \
     K(cuMemPoolGetAccess) K(cuMemPoolGetAttribute) K(cuMemPoolImportFromShareableHandle)                    \
     K(cuMemPoolImportPointer) K(cuMemPoolSetAccess) K(cuMemPoolSetAttribute)             \
-    K(cuMemRangeGetAttribute) K(cuMemRangeGetAttributes) K(cuMemRelease) K(cuMemRetainAllocationHandle)     \
-    K(cuMemSetMemPool) K(cuMulticastAddDevice) K(cuMulticastBindAddr)       \
+    K(cuMemRangeGetAttribute) K(cuMemRangeGetAttributes) K(cuMemRelease)     \
+    K(cuMemSetMemPool) K(cuMulticastAddDevice)       \
     K(cuMulticastBindMem) K(cuMulticastCreate) K(cuMulticastGetGranularity)            \
-    K(cuPointerGetAttribute) K(cuPointerGetAttributes) K(cuPointerSetAttribute)                             \
     /* streams: waiting adds nothing that touches memory */                                                 \
     K(cuStreamCopyAttributes) K(cuStreamCopyAttributes_ptsz) K(cuStreamCreate)                              \
     K(cuStreamCreateWithPriority) K(cuStreamGetAttribute) K(cuStreamGetAttribute_ptsz)                      \
@@ -102,16 +101,14 @@
     K(cuGraphConditionalHandleCreate) K(cuGraphCreate) K(cuGraphDebugDotPrint) K(cuGraphDestroy)            \
     K(cuGraphDestroyNode) K(cuGraphEventRecordNodeGetEvent) K(cuGraphEventRecordNodeSetEvent)               \
     K(cuGraphEventWaitNodeGetEvent) K(cuGraphEventWaitNodeSetEvent) K(cuGraphExecBatchMemOpNodeSetParams)   \
-    K(cuGraphExecChildGraphNodeSetParams) K(cuGraphExecDestroy) K(cuGraphExecEventRecordNodeSetEvent)       \
+    K(cuGraphExecEventRecordNodeSetEvent)                                                                   \
     K(cuGraphExecEventWaitNodeSetEvent) K(cuGraphExecExternalSemaphoresSignalNodeSetParams)                 \
     K(cuGraphExecExternalSemaphoresWaitNodeSetParams) K(cuGraphExecGetFlags)                                \
     K(cuGraphExecHostNodeSetParams) K(cuGraphExecKernelNodeSetParams) K(cuGraphExecKernelNodeSetParams_v2)  \
-    K(cuGraphExecMemcpyNodeSetParams) K(cuGraphExecMemsetNodeSetParams) K(cuGraphExecNodeSetParams)         \
-    K(cuGraphExecUpdate) K(cuGraphExecUpdate_v2) K(cuGraphExternalSemaphoresSignalNodeGetParams)            \
+    K(cuGraphExternalSemaphoresSignalNodeGetParams)                                                         \
     K(cuGraphExternalSemaphoresSignalNodeSetParams) K(cuGraphExternalSemaphoresWaitNodeGetParams)           \
     K(cuGraphExternalSemaphoresWaitNodeSetParams) K(cuGraphGetEdges) K(cuGraphGetEdges_v2)                  \
     K(cuGraphGetNodes) K(cuGraphGetRootNodes) K(cuGraphHostNodeGetParams) K(cuGraphHostNodeSetParams)       \
-    K(cuGraphInstantiate) K(cuGraphInstantiateWithFlags) K(cuGraphInstantiate_v2)                           \
     K(cuGraphKernelNodeCopyAttributes) K(cuGraphKernelNodeGetAttribute) K(cuGraphKernelNodeGetParams)       \
     K(cuGraphKernelNodeGetParams_v2) K(cuGraphKernelNodeSetAttribute) K(cuGraphKernelNodeSetParams)         \
     K(cuGraphKernelNodeSetParams_v2) K(cuGraphMemAllocNodeGetParams) K(cuGraphMemFreeNodeGetParams)         \

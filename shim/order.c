@@ -64,6 +64,7 @@
 #include "allocator/meta.h"
 #include "shim/capture.h"
 #include "shim/drv.h"
+#include "shim/green.h"
 #include "shim/idle.h"
 #include "shim/log.h"
 #include "shim/stat.h"
@@ -247,6 +248,7 @@ cup_order_t *cup_order_of(CUcontext ctx)
 {
     int slots = atomic_load_explicit(&g_slots, memory_order_acquire);
 
+    ctx = cup_green_primary(ctx);
     for (int i = 0; i < slots; i++) {
         cup_order_t *order = atomic_load_explicit(&g_order[i], memory_order_acquire);
 
@@ -264,7 +266,7 @@ cup_order_t *cup_order_current(void)
     if (cup_drv.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS || !ctx)
         return NULL;
     if (t_last.generation != generation || t_last.ctx != ctx) {
-        t_last.order = cup_order_of(ctx);
+        t_last.order = cup_green_is(ctx) ? NULL : cup_order_of(ctx);
         t_last.ctx = ctx;
         t_last.generation = generation;
     }
@@ -834,18 +836,45 @@ bool cup_order_promise(cup_order_t *order, cup_point_t stamp)
     return true;
 }
 
+static CUresult free_as_natively(void *arg)
+{
+    CUdeviceptr block;
+    CUresult result = cup_drv.cuMemAlloc_v2(&block, 1);
+
+    (void)arg;
+    return result == CUDA_SUCCESS ? cup_drv.cuMemFree_v2(block) : result;
+}
+
+/*
+ * sync, while a capture keeps the context from being recorded or waited for: the driver's own free still
+ * waits for what was submitted to it, and leaves the capture alone (docs/captures.md). Where not even a
+ * byte can be had, nothing is waited for.
+ */
+static CUresult wait_beside_capture(cup_order_t *order)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUresult result;
+
+    CUP_STAT_ADD(waits, 1);
+    cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
+    result = in_context(order->ctx, free_as_natively, NULL);
+    cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : result;
+}
+
 CUresult cup_order_freed(cup_order_t *order, uint64_t size_bytes, bool is_due)
 {
     CUresult result = CUDA_SUCCESS;
+    bool is_captured;
 
     cup_lock_acquire(&order->lock);
     order->freed_count++;
     order->freed_bytes += size_bytes;
-    if (order->captures == 0 &&
-        (is_due || order->freed_count >= FREES_MAX || order->freed_bytes >= BYTES_MAX))
+    is_captured = order->captures > 0;
+    if (!is_captured && (is_due || order->freed_count >= FREES_MAX || order->freed_bytes >= BYTES_MAX))
         result = close_locked(order, NULL, false, false);
     cup_lock_release(&order->lock);
-    return result;
+    return is_captured && order->mode == CUP_ORDER_SYNC ? wait_beside_capture(order) : result;
 }
 
 /* ---- passing ---- */

@@ -28,7 +28,10 @@ cup_order_t *cup_order_create(CUcontext ctx, cup_order_mode_t mode);
 /* The context has ended, or is about to. The struct stays. */
 void cup_order_end(cup_order_t *order);
 
-/* Of a context, of the current one; NULL without. */
+/*
+ * Of a context, a green one's being its primary's; of the current one, but NULL where that is green: its
+ * null stream is another one than its primary's, and has no entry. NULL without.
+ */
 cup_order_t *cup_order_of(CUcontext ctx);
 cup_order_t *cup_order_current(void);
 
@@ -49,7 +52,11 @@ cup_stream_t *cup_order_legacy(cup_order_t *order);
  */
 cup_point_t cup_order_stamp(cup_order_t *order, bool is_marked);
 
-/* A block of size_bytes was freed without a mark: closes the point once enough was, or at once if is_due. Errors: as close. */
+/*
+ * A block of size_bytes was freed without a mark: closes the point once enough was, or at once if is_due.
+ * Under `sync` and beside a capture, where no point can be closed, it waits for everything submitted.
+ * Errors: the driver's code.
+ */
 CUresult cup_order_freed(cup_order_t *order, uint64_t size_bytes, bool is_due);
 
 /*

@@ -15,14 +15,32 @@
  * full. */
 cup_heap_t *cup_registry_acquire_current(bool may_create);
 
-/* The heap whose chunk holds addr; NULL for the driver's own memory. Lock-free. */
+/* The heap whose chunk holds addr; NULL for the driver's own memory. Lock-free, unless its context may be
+ * ending: then it waits for that call. */
 cup_heap_t *cup_registry_acquire_owner(cup_addr_t addr);
 
-/* ctx was destroyed. */
-void cup_registry_end_context(CUcontext ctx);
+/* A call that may end a context, from before it until after it; the caller's storage. */
+typedef struct cup_ending {
+    struct cup_ending *next;
+    CUcontext ctx; /* NULL: the primary one of the device, whichever that is */
+    int device;
+} cup_ending_t;
 
-/* The primary context of a device was released or reset: heaps whose memory is gone end. */
+/*
+ * Before the call: its heaps take nothing and give nothing until it has returned. Waits for their users, a
+ * second at most.
+ */
+void cup_registry_begin_end(cup_ending_t *ending);
+
+/* After it: with has_ended the heap of ctx ends; else each one whose context is gone. The others go on. */
+void cup_registry_finish_end(cup_ending_t *ending, bool has_ended);
+
+/* After a call that was not thought to end a context: heaps of the device whose context is gone end. */
 void cup_registry_end_lost(int device);
+
+/* Each heap, or that of ctx alone, sees to it that its peers reach its memory (peer.h). The first error; no
+ * heap is left out for it. One whose context may be ending follows once that is decided. */
+CUresult cup_registry_follow_peers(CUcontext ctx);
 
 /* Idle memory of every heap on the device goes back until want_bytes went. */
 uint64_t cup_registry_trim(int device, uint64_t want_bytes);

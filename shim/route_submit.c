@@ -5,22 +5,26 @@
  * How:        a body per row of submit_list.h; three by hand below.
  */
 #include "shim/drv.h"
+#include "shim/graph.h"
 #include "shim/log.h"
+#include "shim/peer_copy.h"
 #include "shim/route.h"
 #include "shim/submit.h"
 #include "shim/submit_list.h"
 #include "shim/submit_rule.h"
 
-#define X(symbol, params, args, place, rule)      \
-    CUresult cup_route_##symbol params            \
-    {                                             \
-        cup_call_t call;                          \
-        CUresult result;                          \
-                                                  \
-        cup_submit_begin(&call, (place), (rule)); \
-        result = cup_drv.symbol args;             \
-        cup_submit_end(&call, result);            \
-        return result;                            \
+/* A row's far copy, if it has one, goes before the real call. */
+#define X(symbol, params, args, place, rule, ...)                                              \
+    CUresult cup_route_##symbol params                                                         \
+    {                                                                                          \
+        const cup_place_t at = (place);                                                        \
+        cup_call_t call;                                                                       \
+        CUresult result;                                                                       \
+                                                                                               \
+        cup_submit_begin(&call, at, (rule));                                                   \
+        __VA_OPT__(if (!(cup_peer_is_apart() && (__VA_ARGS__)))) result = cup_drv.symbol args; \
+        cup_submit_end(&call, result);                                                         \
+        return result;                                                                         \
     }
 CUP_SUBMIT_LIST(X)
 #undef X

@@ -29,7 +29,15 @@
     X(oom_rescues,   "requests that the driver refused at first and that were served after giving back")     \
     X(ooms,          "requests that the driver refused for good")                                            \
     X(contexts,      "contexts that got a pool")                                                             \
+    X(peer_changes,  "times that a device was given access to the memory of a context, or lost it (vmm)")    \
+    X(peer_copies,   "copies that were put in the Peer form: the copying device can't reach the memory (vmm)") \
+    X(queries,       "questions about addresses in our memory")                                              \
     X(asides,        "contexts that we stood aside for")                                                     \
+    X(ipc_exports,   "pooled blocks that an IPC handle was made for")                                        \
+    X(ipc_opens,     "blocks of other processes that were mapped for an IPC handle")                         \
+    X(ipc_reopens,   "IPC handles that were opened again while their block was mapped")                      \
+    X(ipc_closes,    "closes of such blocks")                                                                \
+    X(ipc_mapped_bytes, "bytes of other processes that are mapped now, in whole driver handles")             \
     X(runtime_calls, "calls of cudaMalloc and cudaFree in a shared runtime that were served on the short way")       \
     X(dlsym_hits,    "look-ups by dlsym that were answered with a hook")                                     \
     X(getproc_hits,  "look-ups by cuGetProcAddress that were answered with a hook")
@@ -42,6 +50,7 @@
     X(live_peak_bytes,      "the most that the program held at once (pools with several peaks: their sum)")  \
     X(live_blocks,          "blocks that the program holds")                                                 \
     X(limbo_bytes,          "bytes freed by the program that the GPU may still be using")                    \
+    X(quarantined_bytes,    "bytes freed by the program that others may still reach: not handed out again")      \
     X(idle_bytes,           "bytes that could be handed out now")                                            \
     X(chunks,               "driver allocations held")                                                       \
     X(reserves,             "driver allocations asked for by the pools")                                     \

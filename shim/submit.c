@@ -191,12 +191,13 @@ void cup_submit_note_managed(void)
     cup_order_note_managed();
 }
 
+/* Or may be: the driver does not tell. */
 static bool is_managed(CUdeviceptr pointer)
 {
     unsigned is_managed = 0;
 
-    return cup_drv.cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, pointer) ==
-               CUDA_SUCCESS &&
+    return cup_drv.cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, pointer) !=
+               CUDA_SUCCESS ||
            is_managed;
 }
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * submit_list - LISTs of the driver entry points that put work on a stream.
- * What:       X(symbol, (parameters), (arguments), place, rule): where the work goes and what the call is,
+ * What:       X(symbol, (parameters), (arguments), place, rule, far): where the work goes and what the call is,
  *             as expressions of its parameters (submit.h, submit_rule.h). One row makes the exported symbol,
- *             the real function's slot and the body (route_submit.c). Every ABI version is a row.
+ *             the real function's slot and the body (route_submit.c). Every ABI version is a row. far is there for copies
+ *             between any two addresses: how the copy goes that the real call can't make (peer_copy.h), an expression of
+ *             the parameters, of `at` (the place) and of `result`; false: as it is.
  * Not here:   entry points that only ask or manage (known_list.h), and those that we answer (hook_list.h):
  *             the three together are everything in the toolkit's headers (tests/lint/api_list.py).
  * Source:     the headers of CUDA 13.0, and "API synchronization behavior" in the driver API's manual.
@@ -16,16 +18,18 @@
 #ifndef CUP_SHIM_SUBMIT_LIST_H
 #define CUP_SHIM_SUBMIT_LIST_H
 #include "shim/collect_list.h"
+#include "shim/graph_list.h"
+#include "shim/query_list.h"
 #include "shim/hook_list.h"
 #include "shim/interop_abi.h"
 
 /* An entry point and its twin for programs built with per-thread default streams. */
-#define CUP_BOTH_SZ(X, symbol, params, args, stream, rule) \
-    X(symbol, params, args, CUP_ON(stream), rule)          \
-    X(symbol##_ptsz, params, args, CUP_ON_PTSZ(stream), rule)
-#define CUP_BOTH_DS(X, symbol, params, args, rule) \
-    X(symbol, params, args, CUP_ON(NULL), rule)    \
-    X(symbol##_ptds, params, args, CUP_ON_PTSZ(NULL), rule)
+#define CUP_BOTH_SZ(X, symbol, params, args, stream, rule, ...) \
+    X(symbol, params, args, CUP_ON(stream), rule, __VA_ARGS__)  \
+    X(symbol##_ptsz, params, args, CUP_ON_PTSZ(stream), rule, __VA_ARGS__)
+#define CUP_BOTH_DS(X, symbol, params, args, rule, ...)      \
+    X(symbol, params, args, CUP_ON(NULL), rule, __VA_ARGS__) \
+    X(symbol##_ptds, params, args, CUP_ON_PTSZ(NULL), rule, __VA_ARGS__)
 
 /* clang-format off */
 #define CUP_SUBMIT_CUDA_LIST(X)                                                                             \
@@ -50,19 +54,11 @@
       (f, grid_width, grid_height), CUP_ON(NULL), CUP_SUBMIT_PLAIN)                                         \
     X(cuLaunchGridAsync, (CUfunction f, int grid_width, int grid_height, CUstream hStream),                 \
       (f, grid_width, grid_height, hStream), CUP_ON(hStream), CUP_SUBMIT_PLAIN)                             \
-    /* graphs may hold copies, host functions (counted as if they did), and nodes of any context */         \
+    /* graphs may hold copies and host functions (graph.h), and nodes of any context */                     \
     CUP_BOTH_SZ(X, cuGraphLaunch, (CUgraphExec hGraph, CUstream hStream),                                   \
-      (hGraph, hStream), hStream, CUP_SUBMIT_EVERYWHERE | CUP_SUBMIT_HOST)                                  \
+      (hGraph, hStream), hStream, CUP_SUBMIT_EVERYWHERE | cup_graph_rule(hGraph))                           \
     CUP_BOTH_SZ(X, cuGraphUpload, (CUgraphExec hGraph, CUstream hStream),                                   \
       (hGraph, hStream), hStream, CUP_SUBMIT_PLAIN)                                                         \
-    X(cuGraphInstantiateWithParams, (CUgraphExec *phGraphExec, CUgraph hGraph,                              \
-      CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams),                                                    \
-      (phGraphExec, hGraph, instantiateParams), cup_place_upload(instantiateParams, false),                 \
-       CUP_SUBMIT_PLAIN)                                                                                    \
-    X(cuGraphInstantiateWithParams_ptsz, (CUgraphExec *phGraphExec, CUgraph hGraph,                         \
-      CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams),                                                    \
-      (phGraphExec, hGraph, instantiateParams), cup_place_upload(instantiateParams, true),                  \
-       CUP_SUBMIT_PLAIN)                                                                                    \
     /* events: when one is recorded comes after the frees before it */                                      \
     CUP_BOTH_SZ(X, cuEventRecord, (CUevent hEvent, CUstream hStream),                                       \
       (hEvent, hStream), hStream, CUP_SUBMIT_MARK)                                                          \
@@ -194,26 +190,30 @@
       (dstDevice, dstPitch, ui, Width, Height), CUP_ON(NULL), CUP_SUBMIT_PLAIN)                             \
     /* copies that return before they are done */                                                           \
     CUP_BOTH_SZ(X, cuMemcpyAsync, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),   \
-      (dst, src, ByteCount, hStream), hStream, cup_rule_either(dst, src))                                   \
+      (dst, src, ByteCount, hStream), hStream, cup_rule_either(dst, src),                                   \
+       cup_peer_copy_linear(CUP_PEER_ASYNC(at), dst, src, ByteCount, &result))                              \
     CUP_BOTH_SZ(X, cuMemcpyPeerAsync, (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,  \
       CUcontext srcContext, size_t ByteCount, CUstream hStream),                                            \
       (dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream), hStream,                          \
        CUP_SUBMIT_EVERYWHERE | cup_rule_either(dstDevice, srcDevice))                                       \
     CUP_BOTH_SZ(X, cuMemcpyHtoDAsync_v2, (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount,     \
       CUstream hStream),                                                                                    \
-      (dstDevice, srcHost, ByteCount, hStream), hStream, CUP_SUBMIT_HOST)                                   \
+      (dstDevice, srcHost, ByteCount, hStream), hStream, CUP_SUBMIT_HOST,                                   \
+       cup_peer_copy_linear(CUP_PEER_ASYNC(at), dstDevice, (CUdeviceptr)srcHost, ByteCount, &result))       \
     X(cuMemcpyHtoDAsync, (CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount,            \
       CUstream hStream),                                                                                    \
       (dstDevice, srcHost, ByteCount, hStream), CUP_ON(hStream), CUP_SUBMIT_HOST)                           \
     CUP_BOTH_SZ(X, cuMemcpyDtoHAsync_v2, (void *dstHost, CUdeviceptr srcDevice, size_t ByteCount,           \
       CUstream hStream),                                                                                    \
-      (dstHost, srcDevice, ByteCount, hStream), hStream, CUP_SUBMIT_HOST)                                   \
+      (dstHost, srcDevice, ByteCount, hStream), hStream, CUP_SUBMIT_HOST,                                   \
+       cup_peer_copy_linear(CUP_PEER_ASYNC(at), (CUdeviceptr)dstHost, srcDevice, ByteCount, &result))       \
     X(cuMemcpyDtoHAsync, (void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount,                  \
       CUstream hStream),                                                                                    \
       (dstHost, srcDevice, ByteCount, hStream), CUP_ON(hStream), CUP_SUBMIT_HOST)                           \
     CUP_BOTH_SZ(X, cuMemcpyDtoDAsync_v2, (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,   \
       CUstream hStream),                                                                                    \
-      (dstDevice, srcDevice, ByteCount, hStream), hStream, cup_rule_either(dstDevice, srcDevice))           \
+      (dstDevice, srcDevice, ByteCount, hStream), hStream, cup_rule_either(dstDevice, srcDevice),           \
+       cup_peer_copy_linear(CUP_PEER_ASYNC(at), dstDevice, srcDevice, ByteCount, &result))                  \
     X(cuMemcpyDtoDAsync, (CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount,       \
       CUstream hStream),                                                                                    \
       (dstDevice, srcDevice, ByteCount, hStream), CUP_ON(hStream), cup_rule_either(dstDevice, srcDevice))   \
@@ -230,23 +230,30 @@
       CUstream hStream),                                                                                    \
       (dstHost, srcArray, srcOffset, ByteCount, hStream), CUP_ON(hStream), CUP_SUBMIT_HOST)                 \
     CUP_BOTH_SZ(X, cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D *pCopy, CUstream hStream),                      \
-      (pCopy, hStream), hStream, cup_rule_copy_2d(pCopy, true))                                             \
+      (pCopy, hStream), hStream, cup_rule_copy_2d(pCopy, true),                                             \
+       cup_peer_copy_2d(CUP_PEER_ASYNC(at), pCopy, &result))                                                \
     X(cuMemcpy2DAsync, (const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream),                                   \
       (pCopy, hStream), CUP_ON(hStream), cup_rule_copy_2d_v1(pCopy, true))                                  \
     CUP_BOTH_SZ(X, cuMemcpy3DAsync_v2, (const CUDA_MEMCPY3D *pCopy, CUstream hStream),                      \
-      (pCopy, hStream), hStream, cup_rule_copy_3d(pCopy, true))                                             \
+      (pCopy, hStream), hStream, cup_rule_copy_3d(pCopy, true),                                             \
+       cup_peer_copy_3d(CUP_PEER_ASYNC(at), pCopy, &result))                                                \
     X(cuMemcpy3DAsync, (const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream),                                   \
       (pCopy, hStream), CUP_ON(hStream), cup_rule_copy_3d_v1(pCopy, true))                                  \
     CUP_BOTH_SZ(X, cuMemcpy3DPeerAsync, (const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream),                \
-      (pCopy, hStream), hStream, CUP_SUBMIT_EVERYWHERE | cup_rule_copy_peer(pCopy, true))                   \
+      (pCopy, hStream), hStream, CUP_SUBMIT_EVERYWHERE | cup_rule_copy_peer(pCopy, true),                   \
+       cup_peer_copy_peer(CUP_PEER_ASYNC(at), pCopy, &result))                                              \
     CUP_BOTH_SZ(X, cuMemcpyBatchAsync, (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,  \
       CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream),    \
       (dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream), hStream,                    \
-       cup_rule_batch(attrs, numAttrs, count))                                                              \
+       cup_rule_batch(attrs, numAttrs, count),                                                              \
+       cup_peer_copy_batch(CUP_PEER_ASYNC(at), dsts, srcs, sizes, count,                                    \
+        attrs, attrsIdxs, numAttrs, failIdx, &result))                                                      \
     CUP_BOTH_SZ(X, cuMemcpyBatchAsync_v2, (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,             \
       size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream),       \
       (dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream), hStream,                             \
-       cup_rule_batch(attrs, numAttrs, count))                                                              \
+       cup_rule_batch(attrs, numAttrs, count),                                                              \
+       cup_peer_copy_batch(CUP_PEER_ASYNC(at), dsts, srcs, sizes, count,                                    \
+        attrs, attrsIdxs, numAttrs, NULL, &result))                                                         \
     CUP_BOTH_SZ(X, cuMemcpy3DBatchAsync, (size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx,   \
       unsigned long long flags, CUstream hStream),                                                          \
       (numOps, opList, failIdx, flags, hStream), hStream, cup_rule_batch_3d(opList, numOps))                \
@@ -255,21 +262,25 @@
       (numOps, opList, flags, hStream), hStream, cup_rule_batch_3d(opList, numOps))                         \
     /* copies called synchronous */                                                                         \
     CUP_BOTH_DS(X, cuMemcpy, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount),                          \
-      (dst, src, ByteCount), CUP_SUBMIT_PLAIN)                                                              \
+      (dst, src, ByteCount), CUP_SUBMIT_PLAIN,                                                              \
+       cup_peer_copy_linear(CUP_PEER_SYNC(at), dst, src, ByteCount, &result))                               \
     CUP_BOTH_DS(X, cuMemcpyPeer, (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,       \
       CUcontext srcContext, size_t ByteCount),                                                              \
       (dstDevice, dstContext, srcDevice, srcContext, ByteCount),                                            \
        CUP_SUBMIT_EVERYWHERE | cup_rule_either(dstDevice, srcDevice))                                       \
     CUP_BOTH_DS(X, cuMemcpyHtoD_v2, (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount),         \
-      (dstDevice, srcHost, ByteCount), CUP_SUBMIT_PLAIN)                                                    \
+      (dstDevice, srcHost, ByteCount), CUP_SUBMIT_PLAIN,                                                    \
+       cup_peer_copy_linear(CUP_PEER_SYNC(at), dstDevice, (CUdeviceptr)srcHost, ByteCount, &result))        \
     X(cuMemcpyHtoD, (CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount),                \
       (dstDevice, srcHost, ByteCount), CUP_ON(NULL), CUP_SUBMIT_PLAIN)                                      \
     CUP_BOTH_DS(X, cuMemcpyDtoH_v2, (void *dstHost, CUdeviceptr srcDevice, size_t ByteCount),               \
-      (dstHost, srcDevice, ByteCount), CUP_SUBMIT_BLOCKING)                                                 \
+      (dstHost, srcDevice, ByteCount), CUP_SUBMIT_BLOCKING,                                                 \
+       cup_peer_copy_linear(CUP_PEER_SYNC(at), (CUdeviceptr)dstHost, srcDevice, ByteCount, &result))        \
     X(cuMemcpyDtoH, (void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount),                      \
       (dstHost, srcDevice, ByteCount), CUP_ON(NULL), CUP_SUBMIT_BLOCKING)                                   \
     CUP_BOTH_DS(X, cuMemcpyDtoD_v2, (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount),       \
-      (dstDevice, srcDevice, ByteCount), cup_rule_either(dstDevice, srcDevice))                             \
+      (dstDevice, srcDevice, ByteCount), cup_rule_either(dstDevice, srcDevice),                             \
+       cup_peer_copy_linear(CUP_PEER_SYNC(at), dstDevice, srcDevice, ByteCount, &result))                   \
     X(cuMemcpyDtoD, (CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount),           \
       (dstDevice, srcDevice, ByteCount), CUP_ON(NULL), cup_rule_either(dstDevice, srcDevice))               \
     CUP_BOTH_DS(X, cuMemcpyDtoA_v2, (CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice,             \
@@ -300,18 +311,22 @@
     X(cuMemcpyAtoA, (CUarray dstArray, unsigned int dstOffset, CUarray srcArray, unsigned int srcOffset,    \
       unsigned int ByteCount),                                                                              \
       (dstArray, dstOffset, srcArray, srcOffset, ByteCount), CUP_ON(NULL), CUP_SUBMIT_PLAIN)                \
-    CUP_BOTH_DS(X, cuMemcpy2D_v2, (const CUDA_MEMCPY2D *pCopy), (pCopy), cup_rule_copy_2d(pCopy, false))    \
+    CUP_BOTH_DS(X, cuMemcpy2D_v2, (const CUDA_MEMCPY2D *pCopy), (pCopy), cup_rule_copy_2d(pCopy, false),    \
+       cup_peer_copy_2d(CUP_PEER_SYNC(at), pCopy, &result))                                                 \
     X(cuMemcpy2D, (const CUDA_MEMCPY2D_v1 *pCopy),                                                          \
       (pCopy), CUP_ON(NULL), cup_rule_copy_2d_v1(pCopy, false))                                             \
     CUP_BOTH_DS(X, cuMemcpy2DUnaligned_v2, (const CUDA_MEMCPY2D *pCopy),                                    \
-      (pCopy), cup_rule_copy_2d(pCopy, false))                                                              \
+      (pCopy), cup_rule_copy_2d(pCopy, false),                                                              \
+       cup_peer_copy_2d(CUP_PEER_SYNC(at), pCopy, &result))                                                 \
     X(cuMemcpy2DUnaligned, (const CUDA_MEMCPY2D_v1 *pCopy),                                                 \
       (pCopy), CUP_ON(NULL), cup_rule_copy_2d_v1(pCopy, false))                                             \
-    CUP_BOTH_DS(X, cuMemcpy3D_v2, (const CUDA_MEMCPY3D *pCopy), (pCopy), cup_rule_copy_3d(pCopy, false))    \
+    CUP_BOTH_DS(X, cuMemcpy3D_v2, (const CUDA_MEMCPY3D *pCopy), (pCopy), cup_rule_copy_3d(pCopy, false),    \
+       cup_peer_copy_3d(CUP_PEER_SYNC(at), pCopy, &result))                                                 \
     X(cuMemcpy3D, (const CUDA_MEMCPY3D_v1 *pCopy),                                                          \
       (pCopy), CUP_ON(NULL), cup_rule_copy_3d_v1(pCopy, false))                                             \
     CUP_BOTH_DS(X, cuMemcpy3DPeer, (const CUDA_MEMCPY3D_PEER *pCopy),                                       \
-      (pCopy), CUP_SUBMIT_EVERYWHERE | cup_rule_copy_peer(pCopy, false))
+      (pCopy), CUP_SUBMIT_EVERYWHERE | cup_rule_copy_peer(pCopy, false),                                    \
+       cup_peer_copy_peer(CUP_PEER_SYNC(at), pCopy, &result))
 
 /* OpenGL's and EGL's, which are not in cuda.h: types of the same ABI (interop_abi.h). */
 #define CUP_SUBMIT_INTEROP_LIST(X)                                                                          \
@@ -337,8 +352,15 @@
       (cup_egl_connection_t *conn, cup_egl_frame_t *eglframe, CUstream *pStream),                           \
       (conn, eglframe, pStream), cup_place_at(pStream), CUP_SUBMIT_PLAIN)
 
-/* Bodies by hand: a launch that may have to go without an attribute, a launch on several streams. */
+/* Bodies by hand: a launch that may have to go without an attribute, a launch on several streams, an upload
+ * (route_graph.c). */
 #define CUP_SUBMIT_HAND_LIST(X)                                                                             \
+    X(cuGraphInstantiateWithParams, (CUgraphExec *phGraphExec, CUgraph hGraph,                              \
+      CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams),                                                    \
+      (phGraphExec, hGraph, instantiateParams))                                                             \
+    X(cuGraphInstantiateWithParams_ptsz, (CUgraphExec *phGraphExec, CUgraph hGraph,                         \
+      CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams),                                                    \
+      (phGraphExec, hGraph, instantiateParams))                                                             \
     X(cuLaunchKernelEx, (const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra),    \
       (config, f, kernelParams, extra))                                                                     \
     X(cuLaunchKernelEx_ptsz, (const CUlaunchConfig *config, CUfunction f, void **kernelParams,              \
@@ -382,6 +404,8 @@
     CUP_WAIT_LIST(X)         \
     CUP_WAIT_CONTEXT_LIST(X) \
     CUP_JOIN_LIST(X)         \
-    CUP_MANAGED_LIST(X)
+    CUP_MANAGED_LIST(X)      \
+    CUP_GRAPH_LIST(X)        \
+    CUP_QUERY_LIST(X)
 
 #endif /* CUP_SHIM_SUBMIT_LIST_H */

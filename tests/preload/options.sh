@@ -62,6 +62,10 @@ verdict 'a bad size: one line' 1 "$(grep -c CUPOLA_CACHE=lots "$dir/err")"
 check 'an unknown variable' "$pooled" CUPOLA_NONSENSE=1
 verdict 'an unknown variable: one line' 1 "$(grep -c 'unknown variable CUPOLA_NONSENSE' "$dir/err")"
 
+check 'CHECKER=aside' "$native" NV_SANITIZER_INJECTION_PORT_BASE=49152 CUPOLA_CHECKER=aside
+verdict 'CHECKER=aside: one line' 1 "$(grep -c 'standing aside: compute-sanitizer' "$dir/err")"
+check 'CHECKER=pool' "$pooled" NV_SANITIZER_INJECTION_PORT_BASE=49152 CUPOLA_CHECKER=pool
+verdict 'CHECKER=pool: silent' '' "$(cat "$dir/err")"
 check 'BACKING=raw' "$pooled" CUPOLA_BACKING=raw CUPOLA_LOG=info
 verdict 'BACKING is said' 1 "$(grep -c 'backing: raw' "$dir/err")"
 check 'BACKING=vmm' "$pooled" CUPOLA_BACKING=vmm CUPOLA_LOG=info

@@ -30,11 +30,15 @@ enum { BLOCKS_MAX = 1500, CHECK_EVERY = 1000, DEPTH_MAX = 4 };
 #define DEDICATED_BYTES (2 * CUP_MIB)
 #define LIMIT_BYTES     (512 * CUP_MIB) /* small enough that histories run out of memory now and then */
 
+#define QUARANTINE CUP_POINT_MAX /* no point completes it */
+
 typedef struct block {
     cup_addr_t addr;
     uint64_t size_bytes;
-    cup_point_t stamp; /* 0: live */
+    cup_point_t stamp; /* 0: live; QUARANTINE: freed and held */
     uint64_t mark;     /* of the handles behind it; 0 over chunks */
+    uint64_t serial;   /* of the allocation */
+    unsigned marks;    /* set so far: cup_mark_t */
 } block_t;
 
 typedef struct law {
@@ -43,7 +47,7 @@ typedef struct law {
     cup_fake_provider_t fake;
     block_t block[BLOCKS_MAX]; /* live or not complete */
     size_t blocks;
-    uint64_t live_bytes, live_blocks;
+    uint64_t live_bytes, live_blocks, newest_serial;
     cup_point_t open, completed;
     cup_pool_conf_t conf;
     unsigned size_log2; /* sizes of this history are 1 .. 2^this */
@@ -116,7 +120,11 @@ static void do_alloc(law_t *law)
     CHECK_EQ(addr % alignment_of(law, size_bytes), 0);
     uint64_t mark = has_ranges(law) ? cup_fake_mark(&law->fake, addr, size_bytes) : 0;
     CHECK(mark || !has_ranges(law));
-    law->block[law->blocks++] = (block_t){addr, size_bytes, 0, mark};
+    cup_block_info_t info;
+    CHECK(cup_pool_find(addr, &info) && info.marks == 0);
+    CHECK(info.serial > law->newest_serial);
+    law->newest_serial = info.serial;
+    law->block[law->blocks++] = (block_t){addr, size_bytes, 0, mark, info.serial, 0};
     law->live_bytes += size_bytes;
     law->live_blocks++;
 }
@@ -137,9 +145,36 @@ static void do_free(law_t *law, size_t i)
         return;
     law->live_bytes -= block->size_bytes;
     law->live_blocks--;
-    block->stamp = stamp;
-    if (stamp <= law->completed)
+    block->stamp = block->marks & CUP_MARK_HOLDS ? QUARANTINE : stamp;
+    if (block->stamp <= law->completed)
         forget(law, i); /* may be handed out, now or when the queue before it has moved */
+}
+
+/* Only what is live can be marked. */
+static void do_mark(law_t *law, block_t *block)
+{
+    unsigned marks = 1u << cup_rng_below(&law->rng, 3);
+    cup_status_t status = cup_pool_mark(law->pool, block->addr, marks);
+    CHECK_EQ(status, block->stamp == 0 ? CUP_OK : CUP_ERR_NOT_FOUND);
+    if (status == CUP_OK)
+        block->marks |= marks;
+}
+
+/* In quarantine the last hold that goes is the free. */
+static void do_unmark(law_t *law, size_t i)
+{
+    block_t *block = &law->block[i];
+    unsigned marks = 1u << cup_rng_below(&law->rng, 3);
+    bool is_known = block->stamp == 0 || block->stamp == QUARANTINE;
+    CHECK_EQ(cup_pool_unmark(law->pool, block->addr, marks, law->open),
+             is_known ? CUP_OK : CUP_ERR_NOT_FOUND);
+    if (!is_known)
+        return;
+    block->marks &= ~marks;
+    if (block->stamp == QUARANTINE && !(block->marks & CUP_MARK_HOLDS))
+        block->stamp = law->open;
+    if (block->stamp != 0 && block->stamp <= law->completed)
+        forget(law, i);
 }
 
 static void do_wrong_free(law_t *law, const block_t *block)
@@ -163,6 +198,7 @@ static void do_find(law_t *law, const block_t *block)
         return;
     CHECK(info.pool == law->pool && info.base == block->addr && info.size_bytes == block->size_bytes);
     CHECK_EQ(info.is_dedicated, is_dedicated(law, block->size_bytes));
+    CHECK(info.serial == block->serial && info.marks == block->marks);
 }
 
 static void do_surrender(law_t *law, size_t i)
@@ -193,8 +229,12 @@ static void step(law_t *law)
         do_free(law, i);
     else if (dice < 88)
         complete(law, cup_rng_below(&law->rng, law->open + 1));
-    else if (dice < 92)
+    else if (dice < 91)
         do_wrong_free(law, &law->block[i]);
+    else if (dice < 92)
+        do_mark(law, &law->block[i]);
+    else if (dice < 95)
+        do_unmark(law, i);
     else if (dice < 98)
         do_find(law, &law->block[i]);
     else if (dice < 99)
@@ -219,22 +259,25 @@ static void step_inside(void *argument)
 static void compare(law_t *law)
 {
     cup_pool_stat_t stat;
-    uint64_t limbo_blocks = 0;
+    uint64_t limbo_blocks = 0, quarantined_blocks = 0;
     cup_pool_stat(law->pool, &stat);
     for (size_t i = 0; i < law->blocks; i++) {
-        limbo_blocks += law->block[i].stamp != 0;
+        quarantined_blocks += law->block[i].stamp == QUARANTINE;
+        limbo_blocks += law->block[i].stamp != 0 && law->block[i].stamp != QUARANTINE;
         check_mark(law, &law->block[i]);
     }
     CHECK_EQ(stat.live_bytes, law->live_bytes);
     CHECK_EQ(stat.live_blocks, law->live_blocks);
     CHECK(stat.limbo_blocks >= limbo_blocks);
+    CHECK_EQ(stat.quarantined_blocks, quarantined_blocks);
     CHECK_EQ(stat.footprint_bytes, law->fake.held_bytes);
     CHECK_EQ(stat.reserves, law->fake.reserves);
     CHECK_EQ(stat.releases, law->fake.releases);
     CHECK_EQ(stat.commits, law->fake.commits);
     CHECK_EQ(stat.decommits, law->fake.decommits);
     CHECK_EQ(stat.moves, law->fake.moves);
-    CHECK(stat.footprint_bytes >= stat.idle_bytes + stat.live_bytes + stat.limbo_bytes);
+    CHECK(stat.footprint_bytes >=
+          stat.idle_bytes + stat.live_bytes + stat.limbo_bytes + stat.quarantined_bytes);
     CHECK_EQ(law->fake.faults, 0);
     CHECK_SOUND(cup_pool_check(law->pool));
 }
@@ -244,6 +287,9 @@ static void finish(law_t *law)
     for (size_t i = 0; i < law->blocks; i++)
         if (law->block[i].stamp == 0)
             CHECK_EQ(cup_pool_free(law->pool, law->block[i].addr, law->open, NULL), CUP_OK);
+    for (size_t i = 0; i < law->blocks; i++)
+        if (law->block[i].marks & CUP_MARK_HOLDS)
+            CHECK_EQ(cup_pool_unmark(law->pool, law->block[i].addr, CUP_MARK_HOLDS, i % 2), CUP_OK);
     cup_pool_complete(law->pool, CUP_POINT_MAX);
     CHECK_EQ(cup_pool_oldest_stamp(law->pool), 0);
     CHECK_SOUND(cup_pool_check_empty(law->pool));

@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * context - contexts, primary ones, and the stack of current ones that each thread has. Context objects are
- * never freed, so that a stale handle answers CONTEXT_IS_DESTROYED; a primary context comes back under the
- * same handle with a new id.
+ * context - contexts, primary ones, what green ones (green.c) are made of, and the stack of current ones
+ * that each thread has. Context objects are never freed, so that a stale handle answers
+ * CONTEXT_IS_DESTROYED; a primary context comes back under the same handle with a new id.
  */
 #include "driver.h"
+#include <stdatomic.h>
+#include <time.h>
 
 sc_ctx_t *sc_ctx_current(void)
 {
     sc_thread_t *thread = sc_thread();
 
     return thread->depth ? thread->stack[thread->depth - 1] : NULL;
+}
+
+sc_ctx_t *sc_ctx_root(sc_ctx_t *ctx)
+{
+    return ctx->root ? ctx->root : ctx;
 }
 
 CUresult sc_ctx_find(CUcontext handle, sc_ctx_t **out_ctx)
@@ -41,7 +48,7 @@ static void open_context(sc_ctx_t *ctx, unsigned flags)
     ctx->flags = flags;
     ctx->id = sc_next_id();
     ctx->sticky = CUDA_SUCCESS;
-    ctx->peers = 0;
+    ctx->uses = 1;
     ctx->legacy = sc_stream_create(ctx, CU_STREAM_DEFAULT, 0);
 }
 
@@ -51,6 +58,42 @@ static bool has_work(const sc_ctx_t *ctx)
         if (!sc_queue_is_idle(queue))
             return true;
     return false;
+}
+
+static void drop_streams(sc_ctx_t *ctx)
+{
+    while (ctx->streams)
+        sc_stream_destroy(ctx->streams);
+    ctx->legacy = NULL;
+}
+
+/* Its green contexts end with a primary one. */
+static void end_parts(const sc_ctx_t *ctx)
+{
+    for (sc_ctx_t *part = sc.contexts; part; part = part->next)
+        if (part->root == ctx && part->is_alive) {
+            part->is_alive = false;
+            drop_streams(part);
+        }
+}
+
+static _Atomic uint64_t linger_us;
+
+SC_EXPORT void softcuda_linger(uint64_t us)
+{
+    atomic_store(&linger_us, us);
+}
+
+static void linger(void)
+{
+    uint64_t us = atomic_load(&linger_us);
+    struct timespec pause = {(time_t)(us / 1000000), (long)(us % 1000000) * 1000};
+
+    if (us == 0)
+        return;
+    pthread_mutex_unlock(&sc.lock);
+    nanosleep(&pause, NULL);
+    pthread_mutex_lock(&sc.lock);
 }
 
 /* Waits for its work, what other threads submit meanwhile too; its streams and memory go with it. */
@@ -64,12 +107,13 @@ static CUresult close_context(sc_ctx_t *ctx)
     if (status == CUDA_ERROR_LAUNCH_TIMEOUT || !ctx->is_alive) /* another thread was faster */
         return status;
     ctx->is_alive = false;
-    while (ctx->streams)
-        sc_stream_destroy(ctx->streams);
-    ctx->legacy = NULL;
+    sc_ctx_drop_peers(ctx, NULL);
+    end_parts(ctx);
+    drop_streams(ctx);
     sc_marks_clear(&ctx->barrier);
     sc_host_free_context(ctx);
     sc_heap_free_context(ctx);
+    linger();
     return CUDA_SUCCESS;
 }
 
@@ -95,6 +139,21 @@ static CUresult create(CUcontext *out_ctx, unsigned flags, CUdevice device)
     return push(ctx);
 }
 
+SC_EXPORT CUresult cuCtxCreate(CUcontext *ctx, unsigned int flags, CUdevice device)
+{
+    SC_ENTER(cuCtxCreate);
+    return create(ctx, flags, device);
+}
+
+SC_EXPORT CUresult cuCtxCreate_v3(CUcontext *ctx, CUexecAffinityParam *params, int count, unsigned int flags,
+                                  CUdevice device)
+{
+    SC_ENTER(cuCtxCreate_v3);
+    if (params || count != 0)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return create(ctx, flags, device);
+}
+
 SC_EXPORT CUresult cuCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevice device)
 {
     SC_ENTER(cuCtxCreate_v2);
@@ -114,7 +173,7 @@ static CUresult destroy(CUcontext ctx)
 {
     sc_thread_t *thread = sc_thread();
 
-    if (!ctx || ctx->is_primary)
+    if (!ctx || ctx->is_primary || ctx->root)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (!ctx->is_alive)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -133,6 +192,25 @@ SC_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
     SC_ENTER(cuCtxDestroy_v2);
     return destroy(ctx);
+}
+
+SC_EXPORT CUresult cuCtxAttach(CUcontext *ctx, unsigned int flags)
+{
+    SC_ENTER(cuCtxAttach);
+    if (!ctx || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    *ctx = sc_ctx_current();
+    (*ctx)->uses++;
+    return CUDA_SUCCESS;
+}
+
+/* By documentation: of the current context only, and the last use ends it. */
+SC_EXPORT CUresult cuCtxDetach(CUcontext ctx)
+{
+    SC_ENTER(cuCtxDetach);
+    if (!ctx || ctx != sc_ctx_current())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return --ctx->uses == 0 ? destroy(ctx) : CUDA_SUCCESS;
 }
 
 SC_EXPORT CUresult cuCtxPushCurrent_v2(CUcontext ctx)
@@ -206,6 +284,13 @@ SC_EXPORT CUresult cuCtxGetFlags(unsigned int *flags)
     return CUDA_SUCCESS;
 }
 
+SC_EXPORT CUresult cuCtxSetFlags(unsigned int flags)
+{
+    SC_ENTER(cuCtxSetFlags);
+    sc_ctx_current()->flags = flags;
+    return CUDA_SUCCESS;
+}
+
 SC_EXPORT CUresult cuCtxGetId(CUcontext handle, unsigned long long *id)
 {
     SC_ENTER(cuCtxGetId);
@@ -270,14 +355,10 @@ SC_EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 
 /* ---- primary contexts ---- */
 
-SC_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device)
+static sc_ctx_t *retain(int device)
 {
-    SC_ENTER(cuDevicePrimaryCtxRetain);
-    if (!ctx)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (device < 0 || device >= sc.device_count)
-        return CUDA_ERROR_INVALID_DEVICE;
     sc_ctx_t *primary = sc.primaries[device];
+
     if (!primary) {
         primary = sc.primaries[device] = new_context(device);
         primary->is_primary = true;
@@ -285,7 +366,17 @@ SC_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device)
     if (!primary->is_alive)
         open_context(primary, primary->flags);
     primary->retains++;
-    *ctx = primary;
+    return primary;
+}
+
+SC_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device)
+{
+    SC_ENTER(cuDevicePrimaryCtxRetain);
+    if (!ctx)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (device < 0 || device >= sc.device_count)
+        return CUDA_ERROR_INVALID_DEVICE;
+    *ctx = retain(device);
     return CUDA_SUCCESS;
 }
 
@@ -308,6 +399,35 @@ static CUresult reset(CUdevice device)
         return CUDA_SUCCESS;
     primary->retains = 0;
     return close_context(primary);
+}
+
+sc_ctx_t *sc_ctx_make_green(int device)
+{
+    sc_ctx_t *primary = retain(device), *ctx = new_context(device);
+
+    ctx->root = primary;
+    open_context(ctx, primary->flags);
+    return ctx;
+}
+
+CUresult sc_ctx_end_green(sc_ctx_t *ctx)
+{
+    if (!ctx->is_alive)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    CUresult status = sc_ctx_drain(ctx);
+    if (status != CUDA_SUCCESS)
+        return status;
+    ctx->is_alive = false;
+    drop_streams(ctx);
+    return release(ctx->device);
+}
+
+/* A reset that no entry point tells of, as a library could make it with tables of its own. */
+SC_EXPORT void softcuda_reset_unseen(int device)
+{
+    pthread_mutex_lock(&sc.lock);
+    reset(device);
+    pthread_mutex_unlock(&sc.lock);
 }
 
 SC_EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device)

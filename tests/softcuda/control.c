@@ -16,6 +16,9 @@
 #include <sanitizer/lsan_interface.h>
 #endif
 
+/* As the driver's own, for a debugger to write to. */
+SC_EXPORT uint32_t cudbgIpcFlag;
+
 sc_state_t sc = {.lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
 typedef struct {

@@ -76,12 +76,25 @@ static CUresult submit(const where_t *where, sc_work_t *work, bool must_wait)
     return op && must_wait ? sc_op_wait(op) : CUDA_SUCCESS;
 }
 
+/* The device of the stream, which may be another context's than the current one. */
+static int stream_device(const where_t *where)
+{
+    sc_stream_t *stream;
+
+    return sc_stream_find(where->handle, where->null, &stream) == CUDA_SUCCESS ? stream->ctx->device
+                                                                               : sc_ctx_current()->device;
+}
+
 /* A side that is a device address must lie in one live allocation, or be mapped with access for the current
- * device. */
+ * device, and for the stream's: which of the two copies is not measured. */
 static bool is_side_good(const where_t *where, uint64_t addr, uint64_t size)
 {
-    return addr != 0 &&
-           (is_host(addr) || sc_is_usable(addr, size, where->is_peer ? -1 : sc_ctx_current()->device));
+    if (addr == 0 || is_host(addr))
+        return addr != 0;
+    if (where->is_peer)
+        return sc_is_usable(addr, size, -1);
+    return sc_is_usable(addr, size, sc_ctx_current()->device) &&
+           sc_is_usable(addr, size, stream_device(where));
 }
 
 /* A copy of no bytes succeeds without a look at its sides. */
@@ -175,21 +188,6 @@ SC_TWINS(cuMemcpyAsync, _ptsz, (CUdeviceptr dst, CUdeviceptr src, size_t size, C
     return copy(ASYNC, dst, src, size);
 }
 
-SC_TWINS(cuMemcpyPeer, _ptds,
-         (CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t size),
-         (dst, dst_ctx, src, src_ctx, size))
-{
-    return copy(PEER_SYNC, dst, src, size);
-}
-
-SC_TWINS(cuMemcpyPeerAsync, _ptsz,
-         (CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t size,
-          CUstream stream),
-         (dst, dst_ctx, src, src_ctx, size, stream))
-{
-    return copy(PEER_ASYNC, dst, src, size);
-}
-
 /* A device pointer where the call's name wants one. */
 static CUresult copy_typed(const where_t *where, uint64_t dst, uint64_t src, size_t size,
                            uint64_t device_side)
@@ -197,6 +195,64 @@ static CUresult copy_typed(const where_t *where, uint64_t dst, uint64_t src, siz
     if (size > 0 && is_host(device_side) && !sc_host_find(device_side))
         return CUDA_ERROR_INVALID_VALUE;
     return copy(where, dst, src, size);
+}
+
+/* Two of them. */
+static CUresult copy_device(const where_t *where, uint64_t dst, uint64_t src, size_t size)
+{
+    if (size > 0 && is_pageable(src))
+        return CUDA_ERROR_INVALID_VALUE;
+    return copy_typed(where, dst, src, size, dst);
+}
+
+/* What is not a context's, managed and host memory, may be said to be anybody's. */
+static CUresult check_owner(const sc_ctx_t *ctx, uint64_t addr)
+{
+    const sc_alloc_t *alloc = sc_heap_find(addr);
+    const sc_mapping_t *mapping = sc_mapping_find(addr);
+    int device = alloc && alloc->kind != SC_MEM_MANAGED ? alloc->device
+                 : mapping                              ? mapping->handle->prop.location.id
+                                                        : -1;
+
+    if (!ctx || !ctx->is_alive)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return device < 0 || device == ctx->device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* A side whose context counts; a unified address tells whose it is, but a mapping is nobody's. */
+static CUresult check_side(CUmemorytype type, const sc_ctx_t *ctx, uint64_t addr)
+{
+    if (type == CU_MEMORYTYPE_DEVICE)
+        return check_owner(ctx, addr);
+    return type == CU_MEMORYTYPE_UNIFIED && sc_mapping_find(addr) &&
+                   !sc_mapping_holds(addr, 1, sc_ctx_current()->device)
+               ? CUDA_ERROR_INVALID_VALUE
+               : CUDA_SUCCESS;
+}
+
+static CUresult copy_peer(const where_t *where, uint64_t dst, const sc_ctx_t *dst_ctx, uint64_t src,
+                          const sc_ctx_t *src_ctx, size_t size)
+{
+    CUresult status = check_owner(dst_ctx, dst);
+
+    if (status == CUDA_SUCCESS)
+        status = check_owner(src_ctx, src);
+    return status == CUDA_SUCCESS ? copy_device(where, dst, src, size) : status;
+}
+
+SC_TWINS(cuMemcpyPeer, _ptds,
+         (CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t size),
+         (dst, dst_ctx, src, src_ctx, size))
+{
+    return copy_peer(PEER_SYNC, dst, dst_ctx, src, src_ctx, size);
+}
+
+SC_TWINS(cuMemcpyPeerAsync, _ptsz,
+         (CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t size,
+          CUstream stream),
+         (dst, dst_ctx, src, src_ctx, size, stream))
+{
+    return copy_peer(PEER_ASYNC, dst, dst_ctx, src, src_ctx, size);
 }
 
 SC_TWINS(cuMemcpyHtoD_v2, _ptds, (CUdeviceptr dst, const void *src, size_t size), (dst, src, size))
@@ -223,13 +279,13 @@ SC_TWINS(cuMemcpyDtoHAsync_v2, _ptsz, (void *dst, CUdeviceptr src, size_t size, 
 
 SC_TWINS(cuMemcpyDtoD_v2, _ptds, (CUdeviceptr dst, CUdeviceptr src, size_t size), (dst, src, size))
 {
-    return copy(SYNC, dst, src, size);
+    return copy_device(SYNC, dst, src, size);
 }
 
 SC_TWINS(cuMemcpyDtoDAsync_v2, _ptsz, (CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream),
          (dst, src, size, stream))
 {
-    return copy(ASYNC, dst, src, size);
+    return copy_device(ASYNC, dst, src, size);
 }
 
 /* ---- of two and three dimensions: linear memory only ---- */
@@ -317,8 +373,14 @@ SC_TWINS(cuMemcpy3DAsync_v2, _ptsz, (const CUDA_MEMCPY3D *c, CUstream stream), (
 
 static CUresult copy_3d_peer(const where_t *where, const CUDA_MEMCPY3D_PEER *c)
 {
-    if (!c)
-        return CUDA_ERROR_INVALID_VALUE;
+    CUresult status = c ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+
+    if (status == CUDA_SUCCESS)
+        status = check_side(c->dstMemoryType, c->dstContext, c->dstDevice);
+    if (status == CUDA_SUCCESS)
+        status = check_side(c->srcMemoryType, c->srcContext, c->srcDevice);
+    if (status != CUDA_SUCCESS)
+        return status;
     return copy_3d(where, &(const CUDA_MEMCPY3D){SIDE_3D(src), SIDE_3D(dst), .WidthInBytes = c->WidthInBytes,
                                                  .Height = c->Height, .Depth = c->Depth});
 }

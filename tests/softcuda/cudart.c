@@ -42,6 +42,16 @@
     X(cuMemAllocManaged, 6000)            \
     X(cuMemHostAlloc, 2020)               \
     X(cuMemFreeHost, 2000)                \
+    X(cuMemHostRegister, 6050)            \
+    X(cuMemHostUnregister, 4000)          \
+    X(cuMemHostGetDevicePointer, 3020)    \
+    X(cuMemHostGetFlags, 2030)            \
+    X(cuDeviceCanAccessPeer, 4000)        \
+    X(cuCtxEnablePeerAccess, 4000)        \
+    X(cuCtxDisablePeerAccess, 4000)       \
+    X(cuIpcGetMemHandle, 4010)            \
+    X(cuIpcOpenMemHandle, 11000)          \
+    X(cuIpcCloseMemHandle, 4010)          \
     X(cuMemGetInfo, 3020)                 \
     X(cuMemAllocAsync, 11020)             \
     X(cuMemFreeAsync, 11020)              \
@@ -443,6 +453,12 @@ EXPORT cudaError_t cudaFreeHost(void *block)
     return finish(error);
 }
 
+FORWARD(cudaHostRegister, (void *block, size_t size, unsigned int flags),
+        cuMemHostRegister(block, size, flags))
+FORWARD(cudaHostUnregister, (void *block), cuMemHostUnregister(block))
+FORWARD(cudaHostGetDevicePointer, (void **out, void *block, unsigned int flags),
+        cuMemHostGetDevicePointer((CUdeviceptr *)out, block, flags))
+FORWARD(cudaHostGetFlags, (unsigned int *flags, void *block), cuMemHostGetFlags(flags, block))
 FORWARD(cudaFreeAsync, (void *block, cudaStream_t stream),
         cuMemFreeAsync((CUdeviceptr)(uintptr_t)block, stream))
 FORWARD(cudaMemGetInfo, (size_t * idle, size_t *total), cuMemGetInfo(idle, total))
@@ -523,6 +539,98 @@ EXPORT cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attrib
     attributes->devicePointer = (void *)(uintptr_t)on_device;
     attributes->hostPointer = type == 0 ? (void *)(uintptr_t)pointer : on_host;
     return cudaSuccess;
+}
+
+/* The software driver has no arrays. */
+EXPORT cudaError_t cudaMallocArray(cudaArray_t *array, const struct cudaChannelFormatDesc *format,
+                                   size_t width, size_t height, unsigned int flags)
+{
+    cudaError_t error = enter();
+
+    return finish(error == cudaSuccess ? cudaErrorNotSupported : error);
+}
+
+EXPORT cudaError_t cudaFreeArray(cudaArray_t array)
+{
+    cudaError_t error = enter();
+
+    return finish(error == cudaSuccess && array ? cudaErrorNotSupported : error);
+}
+
+EXPORT cudaError_t cudaMalloc3D(struct cudaPitchedPtr *out, struct cudaExtent extent)
+{
+    void *block = NULL;
+    size_t pitch = 0, rows = extent.height * extent.depth;
+    cudaError_t error = cudaSuccess;
+
+    if (extent.depth && rows / extent.depth != extent.height)
+        return finish(cudaErrorMemoryAllocation);
+    if (extent.width && rows)
+        error = cudaMallocPitch(&block, &pitch, extent.width, rows);
+    if (error == cudaSuccess)
+        *out = (struct cudaPitchedPtr){block, pitch, extent.width, extent.height};
+    return finish(error);
+}
+
+/* ---- other devices, other processes ---- */
+
+EXPORT cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
+{
+    cudaError_t error = begin();
+
+    return finish(error == cudaSuccess ? (cudaError_t)driver.cuDeviceCanAccessPeer(can, device, peer)
+                                       : error);
+}
+
+/* The primary context of the peer, which is made if need be. */
+static cudaError_t enter_beside(int peer, CUcontext *out_ctx)
+{
+    int count = 0;
+    cudaError_t error = enter();
+
+    if (error == cudaSuccess)
+        error = (cudaError_t)driver.cuDeviceGetCount(&count);
+    if (error == cudaSuccess && (peer < 0 || peer >= count))
+        error = cudaErrorInvalidDevice;
+    if (error != cudaSuccess)
+        return error;
+    pthread_mutex_lock(&lock);
+    if (!primaries[peer])
+        error = (cudaError_t)driver.cuDevicePrimaryCtxRetain(&primaries[peer], peer);
+    *out_ctx = primaries[peer];
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
+EXPORT cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags)
+{
+    CUcontext ctx = NULL;
+    cudaError_t error = enter_beside(peer, &ctx);
+
+    return finish(error == cudaSuccess ? (cudaError_t)driver.cuCtxEnablePeerAccess(ctx, flags) : error);
+}
+
+EXPORT cudaError_t cudaDeviceDisablePeerAccess(int peer)
+{
+    CUcontext ctx = NULL;
+    cudaError_t error = enter_beside(peer, &ctx);
+
+    return finish(error == cudaSuccess ? (cudaError_t)driver.cuCtxDisablePeerAccess(ctx) : error);
+}
+
+FORWARD(cudaIpcGetMemHandle, (cudaIpcMemHandle_t * handle, void *block),
+        cuIpcGetMemHandle((CUipcMemHandle *)handle, (CUdeviceptr)(uintptr_t)block))
+FORWARD(cudaIpcCloseMemHandle, (void *block), cuIpcCloseMemHandle((CUdeviceptr)(uintptr_t)block))
+
+EXPORT cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t handle, unsigned int flags)
+{
+    CUipcMemHandle same;
+    cudaError_t error = enter();
+
+    memcpy(&same, &handle, sizeof same);
+    if (error == cudaSuccess)
+        error = (cudaError_t)driver.cuIpcOpenMemHandle((CUdeviceptr *)out, same, flags);
+    return finish(error);
 }
 
 /* ---- streams, captures, events ---- */

@@ -198,6 +198,44 @@ SC_EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice pee
     return CUDA_SUCCESS;
 }
 
+/* ---- access to other contexts' memory ---- */
+
+static bool is_peer(const sc_peer_t *entry, const sc_ctx_t *peer)
+{
+    return entry->ctx == peer && peer->is_alive && entry->id == peer->id;
+}
+
+bool sc_ctx_reaches(const sc_ctx_t *ctx, const sc_ctx_t *peer)
+{
+    const sc_peer_t *entry = ctx->peers;
+
+    while (entry && !is_peer(entry, peer))
+        entry = entry->next;
+    return entry != NULL;
+}
+
+void sc_ctx_drop_peers(sc_ctx_t *ctx, const sc_ctx_t *dropped)
+{
+    for (sc_peer_t **at = &ctx->peers; *at;) {
+        sc_peer_t *entry = *at;
+
+        if (dropped && entry->ctx != dropped) {
+            at = &entry->next;
+            continue;
+        }
+        *at = entry->next;
+        free(entry);
+    }
+}
+
+static void add_peer(sc_ctx_t *ctx, const sc_ctx_t *peer)
+{
+    sc_peer_t *entry = sc_zalloc(sizeof *entry);
+
+    *entry = (sc_peer_t){.next = ctx->peers, .ctx = peer, .id = peer->id};
+    ctx->peers = entry;
+}
+
 SC_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 {
     SC_ENTER(cuCtxEnablePeerAccess);
@@ -209,9 +247,9 @@ SC_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (peer->device == ctx->device)
         return CUDA_ERROR_INVALID_DEVICE;
-    if (ctx->peers & 1u << peer->device)
+    if (sc_ctx_reaches(ctx, peer))
         return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
-    ctx->peers |= 1u << peer->device;
+    add_peer(ctx, peer);
     return CUDA_SUCCESS;
 }
 
@@ -222,8 +260,8 @@ SC_EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peer)
 
     if (!peer || !peer->is_alive)
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (!(ctx->peers & 1u << peer->device))
+    if (!sc_ctx_reaches(ctx, peer))
         return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
-    ctx->peers &= ~(1u << peer->device);
+    sc_ctx_drop_peers(ctx, peer);
     return CUDA_SUCCESS;
 }

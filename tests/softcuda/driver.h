@@ -92,7 +92,7 @@ typedef enum { SC_LEGACY, SC_PER_THREAD } sc_null_t;
 
 /* ---- memory (heap.c, host.c) ---- */
 
-typedef enum { SC_MEM_DEVICE, SC_MEM_MANAGED, SC_MEM_ASYNC } sc_mem_kind_t;
+typedef enum { SC_MEM_DEVICE, SC_MEM_MANAGED, SC_MEM_ASYNC, SC_MEM_IPC } sc_mem_kind_t;
 
 typedef struct sc_alloc {
     uint64_t base;
@@ -115,6 +115,14 @@ bool sc_heap_owns(uint64_t addr);                 /* live or not */
 bool sc_heap_charge(int device, uint64_t slots);  /* memory without addresses; false when there is none */
 void sc_heap_uncharge(int device, uint64_t slots);
 void sc_heap_info(int device, uint64_t *out_free, uint64_t *out_total);
+/* The bytes of a descriptor that end at offset + size; the allocation is what begins at offset. NULL: no room. */
+sc_alloc_t *sc_heap_map(int device, sc_ctx_t *ctx, int fd, uint64_t offset, uint64_t size);
+/* The slots that the allocation is in; false for memory that can't be shared. */
+bool sc_heap_place(const sc_alloc_t *alloc, uint64_t *out_base, uint64_t *out_bytes);
+
+/* Legacy IPC (ipc.c): an allocation goes; the slots from base on go. */
+void sc_ipc_drop(const sc_alloc_t *alloc);
+void sc_ipc_drop_slots(uint64_t base);
 
 typedef struct sc_host {
     struct sc_host *next;
@@ -312,19 +320,32 @@ uint64_t sc_now_ns(void);
 
 /* ---- contexts, streams, events ---- */
 
+/* A pair of cuCtxEnablePeerAccess. The other context may have ended since, and another one may have its handle. */
+typedef struct sc_peer {
+    struct sc_peer *next;
+    const sc_ctx_t *ctx;
+    uint64_t id;
+} sc_peer_t;
+
+/* Whether ctx has been given access to the peer's memory. */
+bool sc_ctx_reaches(const sc_ctx_t *ctx, const sc_ctx_t *peer);
+void sc_ctx_drop_peers(sc_ctx_t *ctx, const sc_ctx_t *peer); /* that one; NULL: all */
+
 struct CUctx_st {
     sc_ctx_t *next; /* in sc.contexts; never freed, so that a stale handle is told apart */
     bool is_alive;
     bool is_primary;
     int device;
+    sc_ctx_t *root;   /* of a green context: the primary one, whose its memory and events are; NULL */
     unsigned retains; /* of a primary context */
+    unsigned uses;    /* of another: cuCtxAttach */
     unsigned flags;
     uint64_t id;
     CUresult sticky;
     sc_queue_t *queues;
     sc_stream_t *legacy;
     sc_stream_t *streams; /* live ones, per-thread ones included */
-    uint32_t peers;       /* bit per device */
+    sc_peer_t *peers;     /* contexts whose memory its kernels may use */
     sc_marks_t barrier;   /* cuCtxWaitEvent: every later operation depends on these */
 };
 
@@ -357,6 +378,9 @@ struct CUevent_st {
 };
 
 sc_ctx_t *sc_ctx_current(void);
+sc_ctx_t *sc_ctx_root(sc_ctx_t *ctx);    /* itself, or a green one's primary */
+sc_ctx_t *sc_ctx_make_green(int device); /* with a reference on the primary context */
+CUresult sc_ctx_end_green(sc_ctx_t *ctx);
 CUresult sc_ctx_find(CUcontext handle, sc_ctx_t **out_ctx); /* NULL: the current one */
 CUresult sc_stream_find(CUstream handle, sc_null_t null, sc_stream_t **out_stream);
 sc_stream_t *sc_stream_create(sc_ctx_t *ctx, unsigned flags, int priority);
@@ -373,6 +397,7 @@ struct CUgraphNode_st {
     sc_work_t work;
     sc_node_t **deps; /* owned */
     unsigned dep_count;
+    sc_graph_t *child;         /* owned: the node is that graph, and its work a mark; NULL */
     void *params[SC_ARGS_MAX]; /* into work: what the program sees as kernelParams */
 };
 
@@ -416,10 +441,13 @@ CUresult sc_capture_wait(sc_stream_t *stream, const sc_event_t *event);
 void sc_capture_drop(sc_stream_t *stream); /* the stream goes */
 sc_graph_t *sc_graph_create(void);
 void sc_graph_destroy(sc_graph_t *graph);
+sc_graph_t *sc_graph_clone(const sc_graph_t *graph);
 sc_node_t *sc_graph_append(sc_graph_t *graph, const sc_work_t *work, sc_node_t *const *deps,
                            size_t dep_count);
 /* The twin of the graph's node in an executable made from that graph; NULL. */
 sc_node_t *sc_exec_find(CUgraphExec exec, const sc_node_t *node);
+/* The node of an executable does what this graph does, if it has the same nodes. */
+CUresult sc_exec_set_child(sc_node_t *node, const sc_graph_t *child);
 
 /* What a node or a call does, checked and with its ranges; ctx NULL: the current one (copy.c, module.c). */
 CUresult sc_copy_plan(const CUDA_MEMCPY3D *copy, sc_work_t *out_work);

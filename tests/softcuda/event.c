@@ -18,7 +18,7 @@ SC_EXPORT CUresult cuEventCreate(CUevent *event, unsigned int flags)
         sc.free_events = made->next;
     else
         made = sc_new_handle(sizeof *made);
-    *made = (sc_event_t){.is_live = true, .ctx = sc_ctx_current(), .flags = flags};
+    *made = (sc_event_t){.is_live = true, .ctx = sc_ctx_root(sc_ctx_current()), .flags = flags};
     made->ctx_id = made->ctx->id;
     *event = made;
     return CUDA_SUCCESS;
@@ -79,7 +79,7 @@ static CUresult record(CUevent event, CUstream handle, sc_null_t null)
     status = check_handle(event);
     if (status != CUDA_SUCCESS)
         return status;
-    if (event->ctx != stream->ctx)
+    if (event->ctx != sc_ctx_root(stream->ctx))
         return CUDA_ERROR_INVALID_HANDLE;
     if (stream->capture) {
         clear(event);
@@ -116,7 +116,7 @@ SC_EXPORT CUresult cuCtxRecordEvent(CUcontext handle, CUevent event)
     if (status != CUDA_SUCCESS)
         return status;
     status = check_handle(event);
-    if (status == CUDA_SUCCESS && event->ctx != ctx)
+    if (status == CUDA_SUCCESS && event->ctx != sc_ctx_root(ctx))
         status = CUDA_ERROR_INVALID_HANDLE;
     if (status == CUDA_SUCCESS)
         status = sc_capture_check_context(ctx);

@@ -20,6 +20,8 @@ sc_graph_t *sc_graph_create(void)
 void sc_graph_destroy(sc_graph_t *graph)
 {
     for (unsigned i = 0; i < graph->count; i++) {
+        if (graph->nodes[i]->child)
+            sc_graph_destroy(graph->nodes[i]->child);
         free(graph->nodes[i]->deps);
         free(graph->nodes[i]);
     }
@@ -43,6 +45,21 @@ sc_node_t *sc_graph_append(sc_graph_t *graph, const sc_work_t *work, sc_node_t *
     graph->nodes = sc_grow(graph->nodes, graph->count + 1, sizeof *graph->nodes);
     graph->nodes[graph->count++] = node;
     return node;
+}
+
+sc_graph_t *sc_graph_clone(const sc_graph_t *graph)
+{
+    sc_graph_t *clone = sc_graph_create();
+
+    for (unsigned i = 0; i < graph->count; i++) {
+        const sc_node_t *node = graph->nodes[i];
+        sc_node_t *copy = sc_graph_append(clone, &node->work, NULL, 0);
+        copy->child = node->child ? sc_graph_clone(node->child) : NULL;
+    }
+    for (unsigned i = 0; i < graph->count; i++)
+        for (unsigned j = 0; j < graph->nodes[i]->dep_count; j++)
+            add_dep(clone->nodes[i], clone->nodes[graph->nodes[i]->deps[j]->index]);
+    return clone;
 }
 
 SC_EXPORT CUresult cuGraphCreate(CUgraph *graph, unsigned int flags)
@@ -154,30 +171,42 @@ static bool are_placed(sc_node_t *const *deps, unsigned count, const unsigned *p
     return true;
 }
 
-/* Copies the node behind the copies of what it follows. */
-static void place(CUgraphExec exec, const sc_node_t *node)
+static bool copy_in_order(const sc_graph_t *graph, sc_graph_t *to, unsigned *places);
+
+/* Copies the node behind the copies of what it follows; false for a cycle in a graph within. */
+static bool place(const sc_node_t *node, sc_graph_t *to, unsigned *places)
 {
-    sc_node_t *copy = sc_graph_append(exec->graph, &node->work, NULL, 0);
+    sc_node_t *copy = sc_graph_append(to, &node->work, NULL, 0);
 
     for (unsigned i = 0; i < node->dep_count; i++)
-        add_dep(copy, exec->graph->nodes[exec->places[node->deps[i]->index]]);
-    exec->places[node->index] = copy->index;
+        add_dep(copy, to->nodes[places[node->deps[i]->index]]);
+    places[node->index] = copy->index;
+    if (!node->child)
+        return true;
+    unsigned *within = sc_grow(NULL, node->child->count, sizeof *within);
+    copy->child = sc_graph_create();
+    bool is_whole = copy_in_order(node->child, copy->child, within);
+    free(within);
+    return is_whole;
 }
 
 /* Nodes in the order of their addition, each as soon as all that it follows is there; false for a cycle. */
-static bool place_all(CUgraphExec exec, const sc_graph_t *graph)
+static bool copy_in_order(const sc_graph_t *graph, sc_graph_t *to, unsigned *places)
 {
+    bool is_whole = true;
     unsigned before;
 
+    for (unsigned i = 0; i < graph->count; i++)
+        places[i] = UNPLACED;
     do {
-        before = exec->graph->count;
+        before = to->count;
         for (unsigned i = 0; i < graph->count; i++) {
             const sc_node_t *node = graph->nodes[i];
-            if (exec->places[i] == UNPLACED && are_placed(node->deps, node->dep_count, exec->places))
-                place(exec, node);
+            if (places[i] == UNPLACED && are_placed(node->deps, node->dep_count, places))
+                is_whole &= place(node, to, places);
         }
-    } while (exec->graph->count > before && exec->graph->count < graph->count);
-    return exec->graph->count == graph->count;
+    } while (to->count > before && to->count < graph->count);
+    return is_whole && to->count == graph->count;
 }
 
 static void destroy_exec(CUgraphExec exec)
@@ -196,9 +225,7 @@ static CUresult instantiate(CUgraphExec *out_exec, const sc_graph_t *graph)
     exec->graph = sc_graph_create();
     exec->source_id = graph->id;
     exec->places = sc_grow(NULL, graph->count, sizeof *exec->places);
-    for (unsigned i = 0; i < graph->count; i++)
-        exec->places[i] = UNPLACED;
-    if (!place_all(exec, graph)) {
+    if (!copy_in_order(graph, exec->graph, exec->places)) {
         destroy_exec(exec);
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -227,16 +254,16 @@ SC_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgra
     return instantiate(exec, graph);
 }
 
-#define KNOWN_FLAGS                                                         \
+/* What may be launched by the device may be launched by the host, too; here nothing else is done. */
+#define HOST_FLAGS                                                          \
     ((unsigned long long)(CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | \
-                          CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD))
+                          CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH))
+#define KNOWN_FLAGS (HOST_FLAGS | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)
 
 SC_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
 {
     SC_ENTER(cuGraphInstantiateWithFlags);
-    return flags & ~(unsigned long long)CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
-               ? CUDA_ERROR_NOT_SUPPORTED
-               : instantiate(exec, graph);
+    return flags & ~HOST_FLAGS ? CUDA_ERROR_NOT_SUPPORTED : instantiate(exec, graph);
 }
 
 /* An upload is work of its stream. */
@@ -293,14 +320,22 @@ static CUresult wait_for_last(CUgraphExec exec, sc_stream_t *stream)
     return status;
 }
 
-/* A root follows nothing in its graph, so that it may not begin early either. */
-static CUresult submit_node(const sc_node_t *node, sc_stream_t *stream)
+/* In the order that copy_in_order has made. A root follows nothing in its graph, so that it may not begin
+ * early either. */
+static CUresult submit_nodes(const sc_graph_t *graph, sc_stream_t *stream)
 {
-    sc_work_t work = node->work;
+    CUresult status = CUDA_SUCCESS;
 
-    if (work.kind == SC_WORK_KERNEL && node->dep_count == 0)
-        work.kernel.is_programmatic = false;
-    return sc_stream_submit(stream, &work, NULL);
+    for (unsigned i = 0; status == CUDA_SUCCESS && i < graph->count; i++) {
+        sc_work_t work = graph->nodes[i]->work;
+
+        if (work.kind == SC_WORK_KERNEL && graph->nodes[i]->dep_count == 0)
+            work.kernel.is_programmatic = false;
+        status = sc_stream_submit(stream, &work, NULL);
+        if (status == CUDA_SUCCESS && graph->nodes[i]->child)
+            status = submit_nodes(graph->nodes[i]->child, stream);
+    }
+    return status;
 }
 
 SC_TWINS(cuGraphLaunch, _ptsz, (CUgraphExec exec, CUstream handle), (exec, handle))
@@ -312,8 +347,8 @@ SC_TWINS(cuGraphLaunch, _ptsz, (CUgraphExec exec, CUstream handle), (exec, handl
         return CUDA_ERROR_INVALID_VALUE;
     if (status == CUDA_SUCCESS && !stream->capture)
         status = wait_for_last(exec, stream);
-    for (unsigned i = 0; status == CUDA_SUCCESS && i < exec->graph->count; i++)
-        status = submit_node(exec->graph->nodes[i], stream);
+    if (status == CUDA_SUCCESS)
+        status = submit_nodes(exec->graph, stream);
     if (status == CUDA_SUCCESS && !stream->capture) {
         sc_marks_clear(&exec->last);
         sc_marks_add(&exec->last, stream->queue->last);
@@ -329,30 +364,56 @@ static CUgraphExecUpdateResult compare(const sc_graph_t *old, const sc_graph_t *
         return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     for (unsigned i = 0; i < old->count; i++) {
         const sc_node_t *a = old->nodes[i], *b = new->nodes[i];
-        if (a->work.kind != b->work.kind)
+        if (a->work.kind != b->work.kind || !a->child != !b->child)
             return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
         if (a->dep_count != b->dep_count)
             return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
         for (unsigned j = 0; j < a->dep_count; j++)
             if (a->deps[j]->index != b->deps[j]->index)
                 return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+        CUgraphExecUpdateResult within =
+            a->child ? compare(a->child, b->child) : CU_GRAPH_EXEC_UPDATE_SUCCESS;
+        if (within != CU_GRAPH_EXEC_UPDATE_SUCCESS)
+            return within;
     }
     return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
-static CUresult update(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResult *out_result)
+/* The nodes of one do what those of the other do. */
+static void take_over(sc_graph_t *old, const sc_graph_t *new)
+{
+    for (unsigned i = 0; i < old->count; i++) {
+        old->nodes[i]->work = new->nodes[i]->work;
+        if (old->nodes[i]->child)
+            take_over(old->nodes[i]->child, new->nodes[i]->child);
+    }
+}
+
+static CUresult change(sc_graph_t *old, const sc_graph_t *graph, CUgraphExecUpdateResult *out_result)
 {
     CUgraphExec fresh;
+    CUresult status = instantiate(&fresh, graph);
 
-    *out_result = CU_GRAPH_EXEC_UPDATE_ERROR;
-    CUresult status = exec ? instantiate(&fresh, graph) : CUDA_ERROR_INVALID_VALUE;
     if (status != CUDA_SUCCESS)
         return status;
-    *out_result = compare(exec->graph, fresh->graph);
-    for (unsigned i = 0; *out_result == CU_GRAPH_EXEC_UPDATE_SUCCESS && i < exec->graph->count; i++)
-        exec->graph->nodes[i]->work = fresh->graph->nodes[i]->work;
+    *out_result = compare(old, fresh->graph);
+    if (*out_result == CU_GRAPH_EXEC_UPDATE_SUCCESS)
+        take_over(old, fresh->graph);
     destroy_exec(fresh);
     return *out_result == CU_GRAPH_EXEC_UPDATE_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+}
+
+CUresult sc_exec_set_child(sc_node_t *node, const sc_graph_t *child)
+{
+    CUgraphExecUpdateResult result;
+
+    return node && node->child && child ? change(node->child, child, &result) : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult update(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResult *out_result)
+{
+    *out_result = CU_GRAPH_EXEC_UPDATE_ERROR;
+    return exec ? change(exec->graph, graph, out_result) : CUDA_ERROR_INVALID_VALUE;
 }
 
 SC_EXPORT CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *error_node,

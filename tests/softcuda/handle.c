@@ -138,6 +138,8 @@ static int open_memfd(const char *name)
     return memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 }
 
+#define DMA_BUF_PAGE_BYTES 4096
+
 #define NAME_FORMAT "softcuda:%d:%d" /* device, GPUDirect RDMA */
 
 /* -1 when there is no memory. */
@@ -285,6 +287,24 @@ SC_EXPORT CUresult cuMemExportToShareableHandle(void *out_fd, CUmemGenericAlloca
         return CUDA_ERROR_OPERATING_SYSTEM;
     memcpy(out_fd, &fd, sizeof fd);
     sc_time_take(SC_TIME_EXPORT, handle->size);
+    return CUDA_SUCCESS;
+}
+
+/* A dma-buf of whole pages of one allocation or mapping: a descriptor that can't be imported here. Codes not measured. */
+SC_EXPORT CUresult cuMemGetHandleForAddressRange(void *out_fd, CUdeviceptr addr, size_t size,
+                                                 CUmemRangeHandleType type, unsigned long long flags)
+{
+    SC_ENTER(cuMemGetHandleForAddressRange);
+    const sc_ctx_t *ctx = sc_ctx_current();
+
+    if (!out_fd || flags != 0 || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || size == 0 ||
+        addr % DMA_BUF_PAGE_BYTES != 0 || size % DMA_BUF_PAGE_BYTES != 0 ||
+        !sc_is_usable(addr, size, ctx->device))
+        return CUDA_ERROR_INVALID_VALUE;
+    int fd = open_memfd("softcuda-dma-buf");
+    if (fd < 0)
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    memcpy(out_fd, &fd, sizeof fd);
     return CUDA_SUCCESS;
 }
 

@@ -98,12 +98,17 @@ static bool take_slots(heap_t *heap, uint64_t count, uint64_t *out_first)
     return true;
 }
 
+/* Fresh addresses: what was there may be shared with another process (ipc.c). */
+static void clear_slots(heap_t *heap, uint64_t first, uint64_t count)
+{
+    mmap((void *)(uintptr_t)(heap->base + first * SC_SLOT_BYTES), count * SC_SLOT_BYTES, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
 static void give_slots(heap_t *heap, uint64_t first, uint64_t count)
 {
-    void *at = (void *)(uintptr_t)(heap->base + first * SC_SLOT_BYTES);
-
-    madvise(at, count * SC_SLOT_BYTES, MADV_DONTNEED);
-    mprotect(at, count * SC_SLOT_BYTES, PROT_NONE);
+    sc_ipc_drop_slots(heap->base + first * SC_SLOT_BYTES);
+    clear_slots(heap, first, count);
     heap->held_slots -= count;
 }
 
@@ -199,6 +204,34 @@ CUresult sc_heap_alloc(int device, sc_ctx_t *ctx, uint64_t size, sc_mem_kind_t k
     return status;
 }
 
+/* Another process's memory: slots of addresses, none of memory. */
+sc_alloc_t *sc_heap_map(int device, sc_ctx_t *ctx, int fd, uint64_t offset, uint64_t size)
+{
+    heap_t *heap = &heaps[device];
+    uint64_t first, count = (offset + size + SC_SLOT_BYTES - 1) / SC_SLOT_BYTES;
+
+    if (!reserve(heap) || !find_slots(heap, count, &first))
+        return NULL;
+    void *at = (void *)(uintptr_t)(heap->base + first * SC_SLOT_BYTES);
+    if (mmap(at, count * SC_SLOT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+        return NULL;
+    sc_alloc_t *alloc = new_alloc(device, ctx, heap->base + first * SC_SLOT_BYTES + offset, size, SC_MEM_IPC);
+    for (uint64_t i = 0; i < count; i++)
+        heap->large[first + i] = alloc;
+    return alloc;
+}
+
+bool sc_heap_place(const sc_alloc_t *alloc, uint64_t *out_base, uint64_t *out_bytes)
+{
+    const heap_t *heap = &heaps[alloc->device];
+    uint64_t slot = (alloc->base - heap->base) / SC_SLOT_BYTES;
+    uint64_t count = heap->shared_at[slot] ? 1 : (alloc->size + SC_SLOT_BYTES - 1) / SC_SLOT_BYTES;
+
+    *out_base = heap->base + slot * SC_SLOT_BYTES;
+    *out_bytes = count * SC_SLOT_BYTES;
+    return alloc->kind == SC_MEM_DEVICE;
+}
+
 /* The device whose reservation holds addr, and the slot; -1. */
 static int find_heap(uint64_t addr, uint64_t *out_slot)
 {
@@ -271,8 +304,13 @@ void sc_heap_free(sc_alloc_t *alloc)
     heap_t *heap = &heaps[alloc->device];
     uint64_t slot = (alloc->base - heap->base) / SC_SLOT_BYTES;
 
+    sc_ipc_drop(alloc);
     if (heap->shared_at[slot]) {
         free_small(heap, heap->shared_at[slot], alloc, slot);
+    } else if (alloc->kind == SC_MEM_IPC) {
+        uint64_t count = (alloc->base + alloc->size - 1 - heap->base) / SC_SLOT_BYTES - slot + 1;
+        memset(&heap->large[slot], 0, count * sizeof heap->large[0]);
+        clear_slots(heap, slot, count);
     } else {
         uint64_t count = (alloc->size + SC_SLOT_BYTES - 1) / SC_SLOT_BYTES;
         memset(&heap->large[slot], 0, count * sizeof heap->large[0]);

@@ -26,7 +26,7 @@ static void enter(void *base, size_t size, unsigned flags, bool is_registered)
                         .base = (uint64_t)(uintptr_t)base,
                         .size = size,
                         .id = sc_next_id(),
-                        .ctx = sc_ctx_current(),
+                        .ctx = sc_ctx_root(sc_ctx_current()),
                         .flags = flags,
                         .is_registered = is_registered};
     hosts = host;

@@ -7,7 +7,7 @@
 
 static CUresult allocate(CUdeviceptr *out, size_t size, sc_mem_kind_t kind)
 {
-    sc_ctx_t *ctx = sc_ctx_current();
+    sc_ctx_t *ctx = sc_ctx_root(sc_ctx_current());
     uint64_t base;
 
     if (!out || size == 0)
@@ -23,7 +23,9 @@ static sc_alloc_t *find_base(CUdeviceptr base)
 {
     sc_alloc_t *alloc = sc_heap_find(base);
 
-    return alloc && alloc->base == base && !alloc->is_freeing && !alloc->is_variable ? alloc : NULL;
+    if (!alloc || alloc->base != base || alloc->is_freeing || alloc->is_variable || alloc->kind == SC_MEM_IPC)
+        return NULL;
+    return alloc;
 }
 
 SC_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)

@@ -132,7 +132,7 @@ static CUresult load(CUmodule *out_module, const void *image)
         return CUDA_ERROR_INVALID_IMAGE;
     const char *names = (const char *)image + sizeof MAGIC - 1;
     CUmodule module = sc_new_handle(sizeof *module);
-    module->ctx = sc_ctx_current();
+    module->ctx = sc_ctx_root(sc_ctx_current());
     module->names = sc_zalloc(strlen(names) + 1);
     memcpy(module->names, names, strlen(names));
     CUresult status = load_variables(module);
@@ -263,7 +263,7 @@ static CUresult launch(const launch_t *launch)
 
     if (status == CUDA_SUCCESS)
         status = sc_stream_find(launch->handle, launch->null, &stream);
-    if (status == CUDA_SUCCESS && stream->ctx != launch->function->ctx)
+    if (status == CUDA_SUCCESS && sc_ctx_root(stream->ctx) != launch->function->ctx)
         status = CUDA_ERROR_INVALID_HANDLE;
     sc_time_take(SC_TIME_LAUNCH, 0);
     if (status != CUDA_SUCCESS)

@@ -53,7 +53,7 @@ SC_EXPORT CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type)
     SC_ENTER(cuGraphNodeGetType);
     if (!node || !type)
         return CUDA_ERROR_INVALID_VALUE;
-    *type = types[node->work.kind];
+    *type = node->child ? CU_GRAPH_NODE_TYPE_GRAPH : types[node->work.kind];
     return CUDA_SUCCESS;
 }
 
@@ -64,6 +64,38 @@ SC_EXPORT CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const C
 
     SC_ENTER(cuGraphAddEmptyNode);
     return add(node, graph, deps, count, &mark);
+}
+
+/* ---- graphs within a graph: a copy, which the node owns ---- */
+
+SC_EXPORT CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps,
+                                            size_t count, CUgraph child)
+{
+    SC_ENTER(cuGraphAddChildGraphNode);
+    const sc_work_t mark = {.kind = SC_WORK_MARK};
+    sc_graph_t *clone = child ? sc_graph_clone(child) : NULL; /* first: it may be the graph itself */
+    CUresult status = child ? add(node, graph, deps, count, &mark) : CUDA_ERROR_INVALID_VALUE;
+
+    if (status == CUDA_SUCCESS)
+        (*node)->child = clone;
+    else if (clone)
+        sc_graph_destroy(clone);
+    return status;
+}
+
+SC_EXPORT CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *graph)
+{
+    SC_ENTER(cuGraphChildGraphNodeGetGraph);
+    if (!node || !node->child || !graph)
+        return CUDA_ERROR_INVALID_VALUE;
+    *graph = node->child;
+    return CUDA_SUCCESS;
+}
+
+SC_EXPORT CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child)
+{
+    SC_ENTER(cuGraphExecChildGraphNodeSetParams);
+    return exec && node ? sc_exec_set_child(sc_exec_find(exec, node), child) : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- kernels: the second version of the parameters begins as the first ---- */

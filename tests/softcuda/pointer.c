@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pointer - what the driver says of an address, and legacy IPC handles. IPC: a handle names the allocation,
- * so that an interior address gives the handle of its base (measured). Opening one is not modelled yet:
- * NOT_SUPPORTED.
+ * pointer - what the driver says of an address.
  */
 #include "driver.h"
 #include <string.h>
-#include <unistd.h>
 
 bool sc_is_device_address(uint64_t addr)
 {
@@ -145,8 +142,8 @@ static CUresult get_attribute(void *data, CUpointer_attribute attribute, const p
         PUT(unsigned, 1);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         PUT(uint64_t, 0);
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-        PUT(unsigned, 0);
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: /* as the device (device.c) */
+        PUT(unsigned, !place->is_host && !place->is_managed);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         PUT(unsigned, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
@@ -226,39 +223,4 @@ SC_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute 
         return CUDA_ERROR_INVALID_VALUE;
     alloc->is_sync_memops = *(const unsigned *)value != 0;
     return CUDA_SUCCESS;
-}
-
-SC_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr addr)
-{
-    SC_ENTER(cuIpcGetMemHandle);
-    sc_alloc_t *alloc = sc_heap_find(addr);
-    uint64_t words[4] = {0};
-
-    if (!handle || !alloc || alloc->kind != SC_MEM_DEVICE)
-        return CUDA_ERROR_INVALID_VALUE;
-    words[0] = (uint64_t)getpid();
-    words[1] = alloc->id;
-    words[2] = alloc->base;
-    words[3] = alloc->size;
-    memset(handle, 0, sizeof *handle);
-    memcpy(handle->reserved, words, sizeof words);
-    return CUDA_SUCCESS;
-}
-
-SC_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
-{
-    SC_ENTER(cuIpcOpenMemHandle);
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-SC_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
-{
-    SC_ENTER(cuIpcOpenMemHandle_v2);
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-SC_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr addr)
-{
-    SC_ENTER(cuIpcCloseMemHandle);
-    return CUDA_ERROR_INVALID_VALUE;
 }

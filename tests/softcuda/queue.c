@@ -131,6 +131,10 @@ void sc_ctx_mark(sc_ctx_t *ctx, sc_marks_t *marks)
 {
     for (sc_queue_t *queue = ctx->queues; queue; queue = queue->next)
         sc_marks_add(marks, queue->last);
+    /* A primary context's green ones are parts of it. */
+    for (sc_ctx_t *part = sc.contexts; part; part = part->next)
+        for (sc_queue_t *queue = part->root == ctx ? part->queues : NULL; queue; queue = queue->next)
+            sc_marks_add(marks, queue->last);
 }
 
 CUresult sc_ctx_drain(sc_ctx_t *ctx)

@@ -82,6 +82,12 @@ void softcuda_deinit(void);
 /* An asynchronous error: later calls of the context (a CUcontext; NULL: the current one) return code. */
 void softcuda_stick(void *context, int code);
 
+/* A call that ends a context takes that much longer from now on: after the memory is gone, before it returns. */
+void softcuda_linger(uint64_t us);
+
+/* The device's primary context is reset behind the back of whoever watches the entry points. */
+void softcuda_reset_unseen(int device);
+
 /* What the latency model takes for a row of latency_list.h ("CREATE") and a size, whether it is on or
  * not; 0 for a name that is not there. */
 uint64_t softcuda_latency_ns(const char *name, uint64_t size_bytes);

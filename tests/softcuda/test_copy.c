@@ -246,6 +246,10 @@ TEST(copy, between_devices)
         OK(cuMemcpyDtoH(found, c.block, 16));
         CHECK(found[0] == 3 && found[15] == 3);
     }
+    CHECK_CU(cuMemcpyPeer(c.block, other.ctx, other.block, other.ctx, 16), CUDA_ERROR_INVALID_VALUE);
+    CHECK_CU(cuMemcpyPeer(c.block, c.bed.ctx, other.block, NULL, 16), CUDA_ERROR_INVALID_CONTEXT);
+    cube.dstContext = other.ctx;
+    CHECK_CU(cuMemcpy3DPeer(&cube), CUDA_ERROR_INVALID_VALUE);
     OK(cuCtxDestroy(other.ctx));
     drop_bed(&c.bed);
 }
@@ -275,6 +279,24 @@ TEST(copy, peer_access)
     CHECK_CU(cuStreamSynchronize(c.stream), CUDA_ERROR_ILLEGAL_ADDRESS);
     CHECK_CU(cuMemAlloc(&managed, 16), CUDA_ERROR_ILLEGAL_ADDRESS);
     softcuda_stick(c.bed.ctx, CUDA_SUCCESS);
+    OK(cuCtxDestroy(other.ctx));
+    drop_bed(&c.bed);
+}
+
+/* Access is to a context, not to its device; it ends with that context. */
+TEST(copy, peer_access_by_context)
+{
+    copy_bed_t c = make_copy_bed();
+    other_t other = make_other(), second = make_other();
+
+    OK(cuCtxEnablePeerAccess(other.ctx, 0));
+    CHECK_CU(cuCtxDisablePeerAccess(second.ctx), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+    OK(cuCtxEnablePeerAccess(second.ctx, 0));
+    OK(cuCtxDisablePeerAccess(other.ctx));
+    OK(fill(&c.bed, c.stream, second.block, 8, 5));
+    OK(cuStreamSynchronize(c.stream));
+    OK(cuCtxDestroy(second.ctx));
+    CHECK_CU(cuCtxDisablePeerAccess(second.ctx), CUDA_ERROR_INVALID_CONTEXT);
     OK(cuCtxDestroy(other.ctx));
     drop_bed(&c.bed);
 }

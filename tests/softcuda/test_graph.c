@@ -242,6 +242,46 @@ TEST(graph, bad_nodes)
     drop_graph_bed(&g);
 }
 
+/* A graph in a graph, two deep: a copy, in its own order, told apart, updated as a whole. */
+TEST(graph, graphs_within)
+{
+    graph_bed_t g = make_graph_bed(), inner = g;
+    CUgraph middle, found, changed;
+    CUgraphNode nested, copy, kernel, child;
+    CUgraphNodeType type;
+
+    OK(cuGraphCreate(&inner.graph, 0));
+    OK(cuGraphCreate(&middle, 0));
+    OK(cuGraphCreate(&changed, 0));
+    copy = add_copy_out(&inner, NULL, g.pinned, g.block, 8); /* added first, comes second */
+    kernel = add_fill(&inner, NULL, 0, g.block, 8, 9);
+    OK(cuGraphAddDependencies(inner.graph, &kernel, &copy, NULL, 1));
+    OK(cuGraphAddChildGraphNode(&nested, middle, NULL, 0, inner.graph));
+    OK(cuGraphAddChildGraphNode(&child, g.graph, NULL, 0, middle));
+    add_host(&g, child, &g.pinned[4]);
+    OK(cuGraphDestroy(inner.graph));
+    OK(cuGraphNodeGetType(child, &type));
+    CHECK_EQ(type, CU_GRAPH_NODE_TYPE_GRAPH);
+    OK(cuGraphChildGraphNodeGetGraph(child, &found));
+    CHECK(found && found != middle);
+    CHECK_CU(cuGraphChildGraphNodeGetGraph(copy = add_set(&g, NULL, g.block, 1, 1), &found),
+             CUDA_ERROR_INVALID_VALUE);
+    instantiate(&g);
+    run(&g);
+    CHECK(g.pinned[0] == softcuda_fill_word(9, 0) && g.pinned[4] == 1);
+    inner.graph = changed;
+    add_fill(&inner, NULL, 0, g.block, 8, 10);
+    CHECK_CU(cuGraphExecChildGraphNodeSetParams(g.exec, child, changed),
+             CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+    OK(cuGraphExecChildGraphNodeSetParams(g.exec, child, middle));
+    CHECK_CU(cuGraphExecChildGraphNodeSetParams(g.exec, copy, middle), CUDA_ERROR_INVALID_VALUE);
+    OK(cuGraphDestroy(middle));
+    OK(cuGraphDestroy(changed));
+    run(&g);
+    CHECK_EQ(g.pinned[4], 2);
+    drop_graph_bed(&g);
+}
+
 /* Added last, needed first; and a circle. */
 TEST(graph, order_is_of_dependencies)
 {

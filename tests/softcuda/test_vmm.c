@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "tests/softcuda/bed.h"
 #include "tests/softcuda/claim.h"
@@ -461,6 +462,51 @@ TEST(vmm, attributes_measured)
     CHECK_CU(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)block), CUDA_ERROR_INVALID_VALUE);
     OK(cuMemUnmap(range + SLOT, 2 * SLOT));
     OK(cuMemAddressFree(range, 4 * SLOT));
+    drop_bed(&bed);
+}
+
+/* Whole pages of one allocation, or of mappings with access. */
+TEST(vmm, dma_buf_codes)
+{
+    bed_t bed = make_bed();
+    CUdeviceptr base = reserve(4 * SLOT), block;
+    struct stat stat;
+    int fd = -1;
+
+    back(base, SLOT);
+    back(base + SLOT, SLOT);
+    OK(cuMemAlloc(&block, 3 * SLOT));
+    const CUmemRangeHandleType type = CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD;
+    for (int i = 0; i < 2; i++) {
+        CUdeviceptr at = i ? block : base;
+        OK(cuMemGetHandleForAddressRange(&fd, at + 4096, 2 * SLOT - 4096, type, 0));
+        CHECK(fstat(fd, &stat) == 0 && close(fd) == 0);
+        CHECK_CU(cuMemGetHandleForAddressRange(&fd, at + 512, 4096, type, 0), CUDA_ERROR_INVALID_VALUE);
+        CHECK_CU(cuMemGetHandleForAddressRange(&fd, at, 4608, type, 0), CUDA_ERROR_INVALID_VALUE);
+        CHECK_CU(cuMemGetHandleForAddressRange(&fd, at, 0, type, 0), CUDA_ERROR_INVALID_VALUE);
+        CHECK_CU(cuMemGetHandleForAddressRange(&fd, at, 4 * SLOT, type, 0), CUDA_ERROR_INVALID_VALUE);
+        CHECK_CU(cuMemGetHandleForAddressRange(&fd, at, 4096, type, 1), CUDA_ERROR_INVALID_VALUE);
+        CHECK_CU(cuMemGetHandleForAddressRange(NULL, at, 4096, type, 0), CUDA_ERROR_INVALID_VALUE);
+    }
+    OK(cuMemSetAccess(base, SLOT, &no_access, 1));
+    CHECK_CU(cuMemGetHandleForAddressRange(&fd, base, 4096, type, 0), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemFree(block));
+    CHECK_CU(cuMemGetHandleForAddressRange(&fd, block, 4096, type, 0), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemUnmap(base, 2 * SLOT));
+    OK(cuMemAddressFree(base, 4 * SLOT));
+    drop_bed(&bed);
+}
+
+TEST(vmm, context_flags_are_what_was_set)
+{
+    bed_t bed = make_bed();
+    unsigned before = 0, flags = 0;
+
+    OK(cuCtxGetFlags(&before));
+    OK(cuCtxSetFlags(before | CU_CTX_SYNC_MEMOPS));
+    OK(cuCtxGetFlags(&flags));
+    CHECK_EQ(flags, before | CU_CTX_SYNC_MEMOPS);
+    OK(cuCtxSetFlags(before));
     drop_bed(&bed);
 }
 

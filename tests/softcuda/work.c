@@ -113,7 +113,7 @@ static bool has_peer_access(const sc_work_t *work, const sc_ctx_t *ctx, uint64_t
         work->kind == SC_WORK_KERNEL || work->kind == SC_WORK_WRITE_VALUE || work->kind == SC_WORK_WAIT_VALUE;
 
     return !is_direct || !alloc || alloc->device == ctx->device || alloc->kind == SC_MEM_MANAGED ||
-           (ctx->peers & 1u << alloc->device) != 0;
+           sc_ctx_reaches(ctx, alloc->ctx);
 }
 
 /* A copy reaches a peer's memory without a grant: those that may not were refused when they were

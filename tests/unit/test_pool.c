@@ -289,6 +289,144 @@ TEST(pool, surrender_takes_the_chunk_along)
     destroy(pool);
 }
 
+/* Freed and held: dead to everyone, and nobody's next block. */
+static void check_quarantine(uint64_t size_bytes)
+{
+    cup_pool_t *pool = create(CUP_GIB);
+    cup_addr_t neighbour = must_alloc(pool, size_bytes), held = must_alloc(pool, size_bytes);
+    cup_block_info_t info;
+    CHECK_EQ(cup_pool_mark(pool, held + 1, CUP_MARK_PINNED), CUP_ERR_NOT_FOUND);
+    CHECK_EQ(cup_pool_mark(pool, held, CUP_MARK_PINNED | CUP_MARK_NOTE), CUP_OK);
+    CHECK(cup_pool_find(held + size_bytes - 1, &info) && info.marks == (CUP_MARK_PINNED | CUP_MARK_NOTE));
+    CHECK(cup_pool_find(neighbour, &info) && info.marks == 0);
+    CHECK_EQ(cup_pool_free(pool, held, 0, NULL), CUP_OK);
+    CHECK_EQ(cup_pool_free(pool, held, 0, NULL), CUP_ERR_NOT_FOUND);
+    CHECK(!cup_pool_find(held, &info) && cup_pool_owner(held) == pool);
+    CHECK_EQ(cup_pool_mark(pool, held, CUP_MARK_LENT), CUP_ERR_NOT_FOUND);
+    CHECK_EQ(stat_of(pool).quarantined_blocks, 1);
+    CHECK(stat_of(pool).quarantined_bytes >= size_bytes);
+    CHECK_SOUND(cup_pool_check(pool));
+    cup_pool_free(pool, neighbour, 0, NULL);
+    cup_pool_complete(pool, CUP_POINT_MAX);
+    cup_pool_trim(pool, UINT64_MAX);
+    CHECK_SOUND(cup_pool_check(pool));
+    for (int i = 0; i < 3; i++) {
+        cup_addr_t next = must_alloc(pool, size_bytes);
+        CHECK(next >= held + size_bytes || next + size_bytes <= held);
+    }
+    CHECK_EQ(stat_of(pool).quarantined_blocks, 1);
+    CHECK_SOUND(cup_pool_check(pool));
+    cup_pool_destroy(pool); /* the end of a context takes it along */
+}
+
+TEST_BOTH(a_held_block_goes_into_quarantine)
+{
+    check_quarantine(512);
+    check_quarantine(100 * CUP_KIB);
+    check_quarantine(3 * CUP_MIB);
+}
+
+TEST_BOTH(quarantine_ends_when_nobody_holds_it)
+{
+    static const uint64_t sizes[] = {512, 100 * CUP_KIB, 3 * CUP_MIB};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        cup_pool_t *pool = create(CUP_GIB);
+        cup_addr_t lent = must_alloc(pool, sizes[i]);
+        CHECK_EQ(cup_pool_mark(pool, lent, CUP_MARK_HOLDS), CUP_OK);
+        CHECK_EQ(cup_pool_free_ordered(pool, lent, 3, NULL), CUP_OK);
+        CHECK_EQ(cup_pool_unmark(pool, lent, CUP_MARK_LENT, 5), CUP_OK);
+        CHECK_EQ(stat_of(pool).quarantined_blocks, 1);
+        CHECK_EQ(cup_pool_unmark(pool, lent, CUP_MARK_PINNED, 5), CUP_OK);
+        CHECK(stat_of(pool).quarantined_blocks == 0 && stat_of(pool).quarantined_bytes == 0);
+        CHECK_EQ(stat_of(pool).limbo_blocks, 1);
+        CHECK_EQ(cup_pool_unmark(pool, lent, CUP_MARK_PINNED, 5), CUP_ERR_NOT_FOUND);
+        CHECK_SOUND(cup_pool_check(pool));
+        CHECK_EQ(cup_pool_complete(pool, 4), 0);
+        CHECK_EQ(cup_pool_complete(pool, 5), 1);
+        CHECK_EQ(must_alloc(pool, sizes[i]), lent);
+        CHECK_EQ(cup_pool_mark(pool, lent, CUP_MARK_LENT), CUP_OK);
+        CHECK_EQ(cup_pool_unmark(pool, lent, CUP_MARK_LENT, 9), CUP_OK); /* live: it stays so */
+        CHECK_EQ(cup_pool_free(pool, lent, 0, NULL), CUP_OK);
+        destroy(pool);
+    }
+}
+
+/* Ordered: the next one out, and its handle stays until the free is complete. */
+TEST_BOTH(quarantine_ends_in_order)
+{
+    cup_pool_t *pool = create(CUP_GIB);
+    cup_addr_t lent = must_alloc(pool, 3 * CUP_MIB);
+    CHECK_EQ(cup_pool_mark(pool, lent, CUP_MARK_LENT), CUP_OK);
+    CHECK_EQ(cup_pool_free_ordered(pool, lent, 3, NULL), CUP_OK);
+    CHECK_EQ(cup_pool_unmark_ordered(pool, lent, CUP_MARK_LENT, 3), CUP_OK);
+    CHECK(stat_of(pool).quarantined_blocks == 0 && stat_of(pool).limbo_blocks == 0);
+    CHECK_SOUND(cup_pool_check(pool));
+    CHECK_EQ(must_alloc(pool, 3 * CUP_MIB), lent);
+    CHECK_EQ(cup_pool_free(pool, lent, 0, NULL), CUP_OK);
+    destroy(pool);
+}
+
+TEST(pool_ranges, what_backs_an_address)
+{
+    cup_backed_t first, last, none;
+    is_over_ranges = true;
+    cup_pool_t *pool = create(CUP_GIB);
+    cup_addr_t block = must_alloc(pool, 5 * CUP_MIB), end = block + 5 * CUP_MIB;
+    CHECK(cup_pool_find_backed(pool, block, &first) && cup_pool_find_backed(pool, end - 1, &last));
+    CHECK(first.base <= block && end <= last.base + last.size_bytes && first.handle != last.handle);
+    CHECK_EQ(first.size_bytes, 2 * CUP_MIB);
+    CHECK(first.range_base == last.range_base && first.range_bytes == conf_both.range_bytes);
+    CHECK(!cup_pool_find_backed(pool, first.range_base + CUP_GIB, &none));
+    CHECK(!cup_pool_find_backed(pool, first.range_base - 1, &none));
+    CHECK_EQ(cup_pool_free(pool, block, 0, NULL), CUP_OK);
+    destroy(pool);
+    is_over_ranges = false;
+}
+
+TEST(pool_ranges, isolated_blocks_share_no_handle)
+{
+    static const uint64_t sizes[] = {512, 100 * CUP_KIB, 3 * CUP_MIB, 2 * CUP_MIB};
+    cup_pool_conf_t conf = conf_both;
+    cup_pool_t *pool = NULL;
+    cup_addr_t block[4];
+    conf.is_isolating = true;
+    conf.handle_bytes = CUP_CHUNK_ALIGN;
+    cup_fake_init(&fake, CUP_GIB);
+    cup_provider_t ops = cup_fake_range_ops(&fake);
+    CHECK_EQ(cup_pool_create(&conf, &ops, &pool), CUP_OK);
+    for (int i = 0; i < 4; i++) {
+        block[i] = must_alloc(pool, sizes[i]);
+        CHECK_EQ(block[i] % CUP_CHUNK_ALIGN, 0);
+        for (int k = 0; k < i; k++) {
+            uint64_t handles = (sizes[k] + CUP_CHUNK_ALIGN - 1) / CUP_CHUNK_ALIGN;
+            CHECK(block[i] < block[k] || block[i] >= block[k] + handles * CUP_CHUNK_ALIGN);
+        }
+    }
+    CHECK_SOUND(cup_pool_check(pool));
+    for (int i = 0; i < 4; i++)
+        CHECK_EQ(cup_pool_free(pool, block[i], 0, NULL), CUP_OK);
+    destroy(pool);
+}
+
+/* Also where the address, the size or the pool is another's before. */
+TEST_BOTH(a_serial_is_of_one_allocation)
+{
+    static const uint64_t sizes[] = {512, 100 * CUP_KIB, 3 * CUP_MIB};
+    uint64_t newest = 0;
+    for (int pools = 0; pools < 2; pools++) {
+        cup_pool_t *pool = create(CUP_GIB);
+        for (int i = 0; i < 9; i++) {
+            cup_addr_t addr = must_alloc(pool, sizes[i % 3]);
+            cup_block_info_t first, inner;
+            CHECK(cup_pool_find(addr, &first) && cup_pool_find(addr + sizes[i % 3] - 1, &inner));
+            CHECK(first.serial == inner.serial && first.serial > newest);
+            newest = first.serial;
+            CHECK_EQ(cup_pool_free(pool, addr, 0, NULL), CUP_OK);
+        }
+        destroy(pool);
+    }
+}
+
 TEST(pool, stat_tells_peaks_and_idle)
 {
     cup_pool_t *pool = create(CUP_GIB);

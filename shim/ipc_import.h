@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ipc_import - blocks of other processes, opened by a token.
+ * What:       open: asks the exporter, imports the memory behind the block, maps it where the exporter's
+ *             own range has it, relative to a range of the same size here, so that each handle is mapped
+ *             once, however many blocks touch it. close: counted; after the last one the mapping goes, as
+ *             soon as the work that may use it is done.
+ * Not here:   handles of the driver (route_ipc.c forwards those).
+ * Invariants: while a block is mapped here the exporter has it on loan to us; the loan ends after the
+ *             mapping.
+ * Threads:    any thread. One open or close at a time (CUP_LOCK_SHARE), which waits for the other process,
+ *             up to CUP_IPC_TIMEOUT_MS; find takes a short lock.
+ */
+#ifndef CUP_SHIM_IPC_IMPORT_H
+#define CUP_SHIM_IPC_IMPORT_H
+#include "shim/cuda_abi.h"
+#include "shim/ipc_wire.h"
+
+/*
+ * The token of a block of another process, in the current context. Errors: those of ipc_list.h; the
+ * driver's, of a call that failed.
+ */
+CUresult cup_ipc_open(const cup_ipc_token_t *token, CUdeviceptr *out_addr);
+
+/* False: addr is not what an open here returned: the driver answers. */
+bool cup_ipc_close(CUdeviceptr addr, CUresult *out_result);
+
+/* Unmaps what was closed and is not in use any more. */
+void cup_ipc_reap(void);
+
+/* The context has ended: what was opened in it is closed. */
+void cup_ipc_end_imports(CUcontext ctx);
+
+/* A block that is open here. */
+typedef struct cup_ipc_block {
+    cup_addr_t base; /* here */
+    uint64_t size_bytes;
+    CUcontext ctx; /* that opened it */
+    uint64_t id;   /* of this mapping: no other one of the process has it; from 1 */
+} cup_ipc_block_t;
+
+/* The open block that contains addr, base or interior. Mostly one load. */
+bool cup_ipc_find(cup_addr_t addr, cup_ipc_block_t *out_block);
+
+#endif /* CUP_SHIM_IPC_IMPORT_H */

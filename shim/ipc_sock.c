@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How: a socket is bound under a name of its own, and renamed once it listens, so that whoever finds it
+ * refusing finds a dead one. The folder is read by the system call: readdir would use the program's heap.
+ */
+#define _GNU_SOURCE
+#include "shim/ipc_sock.h"
+#include "shim/conf.h"
+#include "shim/gate.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NAME_PREFIX "cupola-ipc-"
+#define BACKLOG     64
+#define SWEEP_MAX   256 /* names looked at in one start */
+
+uint64_t cup_ipc_now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* ---- the folder ---- */
+
+/* Nobody but the user and root can put or replace something of ours there. */
+static bool is_safe_folder(const char *path)
+{
+    struct stat stat;
+
+    if (lstat(path, &stat) != 0 || !S_ISDIR(stat.st_mode))
+        return false;
+    if (stat.st_uid != geteuid() && stat.st_uid != 0)
+        return false;
+    return (stat.st_mode & (S_IWGRP | S_IWOTH)) == 0 || (stat.st_mode & S_ISVTX);
+}
+
+static bool is_own_folder(const char *path)
+{
+    struct stat stat;
+
+    return lstat(path, &stat) == 0 && S_ISDIR(stat.st_mode) && stat.st_uid == geteuid() &&
+           (stat.st_mode & (S_IRWXG | S_IRWXO)) == 0;
+}
+
+static bool find_folder(char out_path[CUP_IPC_PATH_MAX])
+{
+    const char *named = cup_gate_conf()->socket_dir.text;
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+
+    if (named[0])
+        return snprintf(out_path, CUP_IPC_PATH_MAX, "%s", named) < CUP_IPC_PATH_MAX &&
+               is_safe_folder(out_path);
+    if (runtime && snprintf(out_path, CUP_IPC_PATH_MAX, "%s", runtime) < CUP_IPC_PATH_MAX &&
+        is_safe_folder(out_path))
+        return true;
+    snprintf(out_path, CUP_IPC_PATH_MAX, "/tmp/cupola-%u", (unsigned)geteuid());
+    mkdir(out_path, 0700);
+    return is_own_folder(out_path);
+}
+
+static bool fill_address(struct sockaddr_un *address, const char *folder, const char *prefix,
+                         uint64_t exporter)
+{
+    memset(address, 0, sizeof *address);
+    address->sun_family = AF_UNIX;
+    return snprintf(address->sun_path, sizeof address->sun_path, "%s/%s" NAME_PREFIX "%016llx", folder,
+                    prefix, (unsigned long long)exporter) < (int)sizeof address->sun_path;
+}
+
+static int open_socket(void)
+{
+    return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+/* ---- what dead processes left ---- */
+
+struct name {
+    uint64_t inode;
+    int64_t offset;
+    unsigned short bytes;
+    unsigned char type;
+    char text[];
+};
+
+static void sweep_one(const char *folder, const char *name)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int probe;
+
+    if (strncmp(name, NAME_PREFIX, strlen(NAME_PREFIX)) != 0 ||
+        snprintf(address.sun_path, sizeof address.sun_path, "%s/%s", folder, name) >=
+            (int)sizeof address.sun_path)
+        return;
+    probe = open_socket();
+    if (probe >= 0 && connect(probe, (struct sockaddr *)&address, sizeof address) != 0 &&
+        errno == ECONNREFUSED)
+        unlink(address.sun_path);
+    if (probe >= 0)
+        close(probe);
+}
+
+static void sweep(const char *folder)
+{
+    _Alignas(struct name) char buffer[4096];
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), seen = 0;
+    long length;
+
+    while (fd >= 0 && seen < SWEEP_MAX && (length = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0) {
+        for (long at = 0; at < length; seen++) {
+            const struct name *name = (const struct name *)(buffer + at);
+
+            sweep_one(folder, name->text);
+            at += name->bytes;
+        }
+    }
+    if (fd >= 0)
+        close(fd);
+}
+
+/* ---- listening, connecting ---- */
+
+int cup_ipc_listen(uint64_t exporter, char out_path[CUP_IPC_PATH_MAX], cup_ipc_reason_t *out_reason)
+{
+    struct sockaddr_un early, address;
+    char folder[CUP_IPC_PATH_MAX];
+    int fd;
+
+    *out_reason = CUP_IPC_FOLDER;
+    if (!find_folder(folder) || !fill_address(&early, folder, ".", exporter) ||
+        !fill_address(&address, folder, "", exporter))
+        return -1;
+    sweep(folder);
+    fd = open_socket();
+    if (fd < 0) {
+        *out_reason = CUP_IPC_SYSTEM;
+        return -1;
+    }
+    if (bind(fd, (struct sockaddr *)&early, sizeof early) == 0) {
+        if (chmod(early.sun_path, 0600) == 0 && listen(fd, BACKLOG) == 0 &&
+            rename(early.sun_path, address.sun_path) == 0) {
+            memcpy(out_path, address.sun_path, sizeof address.sun_path);
+            return fd;
+        }
+        unlink(early.sun_path);
+    }
+    close(fd);
+    return -1;
+}
+
+static bool is_of_this_user(int fd)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
+}
+
+int cup_ipc_accept(int listener)
+{
+    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    if (fd < 0 || is_of_this_user(fd))
+        return fd;
+    close(fd);
+    errno = EPERM;
+    return -1;
+}
+
+/* A full backlog answers EAGAIN at once: asked again until the deadline. */
+static bool try_connect(int fd, const struct sockaddr_un *address, cup_ipc_reason_t *out_reason)
+{
+    const struct timespec pause = {0, 1000000};
+    uint64_t deadline_ms = cup_ipc_now_ms() + CUP_IPC_TIMEOUT_MS;
+
+    while (connect(fd, (const struct sockaddr *)address, sizeof *address) != 0) {
+        bool is_passing = errno == EAGAIN || errno == EINTR;
+
+        *out_reason = is_passing ? CUP_IPC_SILENT : CUP_IPC_GONE;
+        if (!is_passing || cup_ipc_now_ms() >= deadline_ms)
+            return false;
+        nanosleep(&pause, NULL);
+    }
+    *out_reason = CUP_IPC_GONE;
+    return is_of_this_user(fd);
+}
+
+int cup_ipc_connect(uint64_t exporter, cup_ipc_reason_t *out_reason)
+{
+    struct sockaddr_un address;
+    char folder[CUP_IPC_PATH_MAX];
+    int fd;
+
+    *out_reason = CUP_IPC_FOLDER;
+    if (!find_folder(folder) || !fill_address(&address, folder, "", exporter))
+        return -1;
+    *out_reason = CUP_IPC_SYSTEM;
+    fd = open_socket();
+    if (fd < 0 || try_connect(fd, &address, out_reason))
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* ---- messages ---- */
+
+/* False: not ready by then. */
+static bool wait_for(int socket, short events, uint64_t deadline_ms)
+{
+    struct pollfd one = {.fd = socket, .events = events};
+
+    for (;;) {
+        uint64_t now_ms = cup_ipc_now_ms();
+        int ready = now_ms < deadline_ms ? poll(&one, 1, (int)(deadline_ms - now_ms)) : 0;
+
+        if (ready > 0)
+            return true;
+        if (ready == 0 || errno != EINTR)
+            return false;
+    }
+}
+
+/* Room for the descriptors of one message, aligned as the kernel wants it. */
+typedef union {
+    struct cmsghdr header;
+    char space[CMSG_SPACE(CUP_IPC_PAGE * sizeof(int))];
+} control_t;
+
+bool cup_ipc_send(int socket, const void *bytes, size_t size, const int *fds, uint32_t count,
+                  uint64_t deadline_ms)
+{
+    struct iovec part = {(void *)bytes, size};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    control_t control;
+    ssize_t sent;
+
+    if (count > 0) {
+        memset(&control, 0, sizeof control);
+        message.msg_control = &control;
+        message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+        control.header.cmsg_level = SOL_SOCKET;
+        control.header.cmsg_type = SCM_RIGHTS;
+        control.header.cmsg_len = CMSG_LEN(count * sizeof(int));
+        memcpy(CMSG_DATA(&control.header), fds, count * sizeof(int));
+    }
+    do {
+        sent = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } while (sent < 0 && (errno == EINTR || (errno == EAGAIN && wait_for(socket, POLLOUT, deadline_ms))));
+    return sent == (ssize_t)size;
+}
+
+static uint32_t take_descriptors(struct msghdr *message, int *out_fds)
+{
+    uint32_t count = 0;
+
+    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header; header = CMSG_NXTHDR(message, header)) {
+        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
+            continue;
+        size_t fds = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        memcpy(out_fds + count, CMSG_DATA(header), fds * sizeof(int));
+        count += (uint32_t)fds;
+    }
+    return count;
+}
+
+long cup_ipc_receive(int socket, void *bytes, size_t size, int *out_fds, uint32_t *out_count,
+                     bool *out_has_lost, uint64_t deadline_ms)
+{
+    struct iovec part = {bytes, size};
+    control_t control;
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    ssize_t length;
+
+    *out_count = 0;
+    do {
+        length = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    } while (length < 0 && (errno == EINTR || (errno == EAGAIN && wait_for(socket, POLLIN, deadline_ms))));
+    if (length < 0)
+        return errno == EAGAIN || errno == EINTR ? -1 : 0;
+    *out_count = take_descriptors(&message, out_fds);
+    *out_has_lost = message.msg_flags & MSG_CTRUNC;
+    return (long)length;
+}
