@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PREFIX "CUPOLA_"
+#define NUMBER_MAX 1000000
+#define PREFIX     "CUPOLA_"
 
 const cup_conf_row_t cup_conf_rows[] = {
 #define X(field, NAME, kind, fallback, values, meaning) \
@@ -69,17 +70,35 @@ static bool parse_number(const char **at, uint64_t *out_number)
     return true;
 }
 
+/* ".5" in hundredths, what is finer cut off; 0 where there is no point. */
+static uint64_t parse_decimals(const char **at)
+{
+    uint64_t hundredths = 0, scale = 10;
+
+    if (**at == '.')
+        for (++*at; is_digit(**at); ++*at, scale /= 10)
+            hundredths += (uint64_t)(**at - '0') * scale;
+    return hundredths;
+}
+
+static bool parse_hundredths(const char *text, uint64_t *out_hundredths)
+{
+    uint64_t whole, decimals;
+
+    if (!parse_number(&text, &whole) || whole > NUMBER_MAX)
+        return false;
+    decimals = parse_decimals(&text);
+    if (*text)
+        return false;
+    *out_hundredths = whole * 100 + decimals;
+    return true;
+}
+
 /* "12.5%" in hundredths of a percent; at stands behind the whole part. */
 static bool parse_percent(const char **at, uint64_t whole, struct cup_conf_amount *out)
 {
-    uint64_t hundredths = 0;
+    uint64_t hundredths = parse_decimals(at);
 
-    if (**at == '.') {
-        uint64_t scale = 10;
-
-        for (++*at; is_digit(**at); ++*at, scale /= 10)
-            hundredths += (uint64_t)(**at - '0') * scale;
-    }
     if (**at != '%' || whole > 100)
         return false;
     ++*at;
@@ -170,6 +189,10 @@ static bool parse_value(const cup_conf_row_t *row, const char *text, cup_conf_va
         if (!parse_size(text, &value->size))
             return false;
         break;
+    case CUP_CONF_NUMBER:
+        if (!parse_hundredths(text, &value->hundredths))
+            return false;
+        break;
     case CUP_CONF_TEXT:
         break;
     }
@@ -201,8 +224,10 @@ static void set_value(cup_conf_t *conf, const cup_conf_row_t *row, const char *t
         return;
     }
     snprintf(line, sizeof(line), PREFIX "%s=%.200s is not %s%s; using %.100s", row->name, text,
-             row->kind == CUP_CONF_SIZE ? "a size such as 64m, 2g, 25% or 0=8g: " : "one of ", row->values,
-             value->text);
+             row->kind == CUP_CONF_SIZE     ? "a size such as 64m, 2g, 25% or 0=8g: "
+             : row->kind == CUP_CONF_NUMBER ? "a number such as 2 or 1.05: "
+                                            : "one of ",
+             row->values, value->text);
     complain(line);
 }
 

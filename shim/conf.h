@@ -20,7 +20,7 @@
 #define CUP_CONF_TEXT_MAX    512
 #define CUP_CONF_DEVICES_MAX 16
 
-typedef enum { CUP_CONF_BOOL, CUP_CONF_WORD, CUP_CONF_SIZE, CUP_CONF_TEXT } cup_conf_kind_t;
+typedef enum { CUP_CONF_BOOL, CUP_CONF_WORD, CUP_CONF_SIZE, CUP_CONF_NUMBER, CUP_CONF_TEXT } cup_conf_kind_t;
 
 typedef struct cup_conf_size {
     struct cup_conf_amount {
@@ -36,6 +36,7 @@ typedef struct cup_conf_value {
     bool is_set;                  /* given by the user */
     int word;                     /* BOOL: 0 or 1; WORD: index into the row's values */
     cup_conf_size_t size;
+    uint64_t hundredths; /* NUMBER */
 } cup_conf_value_t;
 
 /* Indices of WORD values, in the order of their rows. */

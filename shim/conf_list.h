@@ -3,7 +3,7 @@
  * conf_list - LIST of the options: X(field, NAME, kind, default, values, meaning). The variable is
  * CUPOLA_<NAME>; in CUPOLA_CONF the key is the name in lower case. Parser, struct, docs/options.md and the
  * tests come from these rows: an option is added here and nowhere else. Kinds: BOOL 0|1; WORD one of the
- * values; SIZE per device; TEXT as it stands.
+ * values; SIZE per device; NUMBER with at most two decimals; TEXT as it stands.
  */
 #ifndef CUP_SHIM_CONF_LIST_H
 #define CUP_SHIM_CONF_LIST_H
@@ -30,6 +30,12 @@
       "again when the GPU is done with it. sync: waits for the GPU as the driver's own free does")           \
     X(floor,     FLOOR,     SIZE, "0.78%",    "size",                                                        \
       "overlap and deferred: what may be held before anybody waits for freed memory")                        \
+    X(slack,     SLACK,     NUMBER, "0",      "0|1.00…100",                                                  \
+      "times the most that was live: may be held before memory is moved (vmm), or anybody waits for freed "  \
+      "memory (overlap and deferred). 0: 1.05, and 1.25 for overlap and deferred")                           \
+    X(wait_ms,   WAIT_MS,   NUMBER, "2",      "milliseconds",                                                \
+      "longest wait of an allocation for memory that the GPU is about to be done with, while memory is not " \
+      "short")                                                                                               \
     X(dedicated, DEDICATED, SIZE, "2m",       "size",                                                        \
       "requests of this size and more get a driver allocation of their own, kept whole")                     \
     X(cache,     CACHE,     SIZE, "25%",      "size",                                                        \

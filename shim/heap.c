@@ -33,14 +33,13 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#define SLACK_PERCENT     125             /* of the live peak: likewise */
+#define SLACK_PERCENT     125             /* of the live peak, unless CUPOLA_SLACK says another */
 #define OVERLAP_DUE_BYTES (256 * CUP_KIB) /* the free of so large a block closes its point at once */
-#define WAIT_MS           2               /* longest wait of one allocation while memory is not short */
 
 /* vmm: addresses are free, and every range grows on; past this slack handles move before new ones are made. */
-#define RANGE_FACTOR     4
-#define MOVE_SLACK       105
-#define MOVE_FLOOR_BYTES (64 * CUP_MIB)
+#define RANGE_FACTOR       4
+#define MOVE_SLACK_PERCENT 105
+#define MOVE_FLOOR_BYTES   (64 * CUP_MIB)
 
 /* IN_DOUBT: a call is under way that may end the context; nobody gets in. */
 typedef enum { ALIVE, IN_DOUBT, ENDED } life_t;
@@ -50,7 +49,9 @@ struct cup_heap {
     CUcontext ctx;
     int device;
     uint64_t total_bytes, floor_bytes, cache_bytes;
-    cup_order_mode_t mode; /* CUPOLA_FREE */
+    uint64_t wait_us;                           /* longest wait of one allocation while memory is not short */
+    unsigned slack_percent, move_slack_percent; /* of the live peak */
+    cup_order_mode_t mode;                      /* CUPOLA_FREE */
     bool is_vmm;
     cup_backing_vmm_t vmm;
     unsigned long long ctx_id; /* a context that comes back at the same address has another; 0: unknown */
@@ -157,7 +158,7 @@ static cup_status_t create_pool(cup_heap_t *heap, const cup_conf_t *conf, uint64
     cup_pool_conf_t pool_conf = {
         .dedicated_bytes = cup_conf_bytes(&conf->dedicated.size, heap->device, total_bytes),
         .range_bytes = heap->is_vmm ? RANGE_FACTOR * total_bytes : 0,
-        .slack_percent = MOVE_SLACK,
+        .slack_percent = heap->move_slack_percent,
         .slack_floor_bytes = MOVE_FLOOR_BYTES,
         .is_isolating = conf->ipc_isolate.word,
         .handle_bytes = conf->ipc_isolate.word ? CUP_CHUNK_ALIGN : 0,
@@ -165,6 +166,17 @@ static cup_status_t create_pool(cup_heap_t *heap, const cup_conf_t *conf, uint64
 
     provider.self = heap;
     return cup_pool_create(&pool_conf, &provider, &heap->pool);
+}
+
+static void set_bounds(cup_heap_t *heap, const cup_conf_t *conf)
+{
+    unsigned slack = (unsigned)conf->slack.hundredths;
+
+    heap->floor_bytes = cup_conf_bytes(&conf->floor.size, heap->device, heap->total_bytes);
+    heap->cache_bytes = cup_conf_bytes(&conf->cache.size, heap->device, heap->total_bytes);
+    heap->wait_us = conf->wait_ms.hundredths * 10;
+    heap->slack_percent = slack ? slack : SLACK_PERCENT;
+    heap->move_slack_percent = slack ? slack : MOVE_SLACK_PERCENT;
 }
 
 cup_heap_t *cup_heap_create(CUcontext ctx)
@@ -182,8 +194,7 @@ cup_heap_t *cup_heap_create(CUcontext ctx)
     heap->ctx = ctx;
     heap->device = device;
     heap->total_bytes = total;
-    heap->floor_bytes = cup_conf_bytes(&conf->floor.size, device, total);
-    heap->cache_bytes = cup_conf_bytes(&conf->cache.size, device, total);
+    set_bounds(heap, conf);
     heap->mode = (cup_order_mode_t)conf->free_mode.word;
     if (cup_drv.cuCtxGetId(ctx, &heap->ctx_id) != CUDA_SUCCESS)
         heap->ctx_id = 0;
@@ -397,7 +408,7 @@ static bool is_over(const cup_pool_stat_t *stat, uint64_t size_bytes, unsigned s
 
 static bool is_over_budget(const cup_heap_t *heap, const cup_pool_stat_t *stat, uint64_t size_bytes)
 {
-    return is_over(stat, size_bytes, SLACK_PERCENT, heap->floor_bytes);
+    return is_over(stat, size_bytes, heap->slack_percent, heap->floor_bytes);
 }
 
 static uint64_t now_us(void)
@@ -411,7 +422,7 @@ static uint64_t now_us(void)
 /* Up to WAIT_MS for limbo to yield a block that fits. */
 static bool alloc_by_waiting(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr)
 {
-    uint64_t deadline = now_us() + WAIT_MS * 1000;
+    uint64_t deadline = now_us() + heap->wait_us;
 
     CUP_STAT_ADD(waits, 1);
     do {
@@ -481,13 +492,13 @@ static bool alloc_by_giving_back(cup_heap_t *heap, uint64_t size_bytes, cup_addr
  */
 static void await_movable(cup_heap_t *heap, uint64_t size_bytes)
 {
-    uint64_t deadline = now_us() + WAIT_MS * 1000;
+    uint64_t deadline = now_us() + heap->wait_us;
     const struct timespec pause = {0, 20000};
     cup_point_t completed = 0;
     cup_pool_stat_t stat;
 
     cup_pool_stat(heap->pool, &stat);
-    if (!is_over(&stat, size_bytes, MOVE_SLACK, MOVE_FLOOR_BYTES) ||
+    if (!is_over(&stat, size_bytes, heap->move_slack_percent, MOVE_FLOOR_BYTES) ||
         cup_order_poll(heap->order, &completed) != CUDA_SUCCESS ||
         cup_pool_movable(heap->pool, completed) >= size_bytes ||
         cup_pool_movable(heap->pool, UINT64_MAX) < size_bytes)

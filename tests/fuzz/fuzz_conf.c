@@ -32,8 +32,9 @@ static void check_row(const cup_conf_t *conf, const cup_conf_row_t *row)
     complaints = 0;
     cup_conf_load(environment, complain, &again);
     FUZZ_CHECK(complaints == 0, "%s holds \"%s\", which it does not take", row->name, value->text);
-    FUZZ_CHECK(other->word == value->word && strcmp(other->text, value->text) == 0, "%s=\"%s\" became \"%s\"",
-               row->name, value->text, other->text);
+    FUZZ_CHECK(other->word == value->word && other->hundredths == value->hundredths &&
+                   strcmp(other->text, value->text) == 0,
+               "%s=\"%s\" became \"%s\"", row->name, value->text, other->text);
     if (row->kind == CUP_CONF_SIZE)
         for (int device = -1; device < 3; device++)
             (void)cup_conf_bytes(&value->size, device, UINT64_MAX);

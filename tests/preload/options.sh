@@ -46,6 +46,9 @@ check 'FREE=sync' 'calls=1 waited=1 own=0 kept=1 reused=1' CUPOLA_FREE=sync
 check 'FREE=deferred' 'calls=1 waited=0 own=0 kept=1 reused=0' CUPOLA_FREE=deferred
 check 'FREE=overlap' 'calls=1 waited=0 own=0 kept=1 reused=0' CUPOLA_FREE=overlap
 check 'FLOOR=0: overlap hands out before it grows' "$pooled" CUPOLA_FREE=overlap CUPOLA_FLOOR=0
+check 'SLACK=100: overlap grows before it hands out' 'calls=1 waited=0 own=0 kept=1 reused=0' CUPOLA_FREE=overlap CUPOLA_FLOOR=0 CUPOLA_SLACK=100
+check 'WAIT_MS=0: deferred grows' 'calls=1 waited=0 own=0 kept=1 reused=0' CUPOLA_FREE=deferred CUPOLA_FLOOR=0 CUPOLA_SLACK=1 CUPOLA_WAIT_MS=0
+check 'WAIT_MS=30000: deferred waits' "$pooled" CUPOLA_FREE=deferred CUPOLA_FLOOR=0 CUPOLA_SLACK=1 CUPOLA_WAIT_MS=30000
 check 'DEDICATED' 'calls=1 waited=0 own=1 kept=1 reused=1' CUPOLA_DEDICATED=4k
 check 'DEDICATED of this device' 'calls=1 waited=0 own=1 kept=1 reused=1' CUPOLA_DEDICATED=2m,0=4k
 check 'DEDICATED of another device' "$pooled" CUPOLA_DEDICATED=1=4k

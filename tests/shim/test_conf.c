@@ -50,6 +50,9 @@ static void pick_good(const cup_conf_row_t *row, char *out, size_t capacity)
     case CUP_CONF_SIZE:
         snprintf(out, capacity, "3m");
         break;
+    case CUP_CONF_NUMBER:
+        snprintf(out, capacity, "1.07");
+        break;
     case CUP_CONF_TEXT:
         snprintf(out, capacity, "text-of-%s", row->name);
         break;
@@ -281,6 +284,32 @@ TEST(conf, bad_sizes)
         load(entry, NULL);
         CHECK_MSG(complaints == 1, "%s: %u complaints", entry, complaints);
         CHECK_EQ(cup_conf_bytes(&conf.dedicated.size, 0, 80 * GIB), 2 << 20);
+    }
+}
+
+TEST(conf, numbers)
+{
+    static const struct {
+        const char *text;
+        uint64_t hundredths;
+    } good[] = {{"0", 0},    {"1", 100},     {"1.05", 105},         {"1.5", 150},
+                {"2.", 200}, {"1.059", 105}, {"1000000", 100000000}};
+    static const char *const bad[] = {"",    ".5",    "-1", "+1",      "1 ",  "1.0x",
+                                      "1,5", "1.2.3", "5%", "1000001", "1e3", "nan"};
+
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        char entry[128];
+
+        snprintf(entry, sizeof(entry), "CUPOLA_SLACK=%s", good[i].text);
+        load(entry, NULL);
+        CHECK_MSG(complaints == 0 && conf.slack.hundredths == good[i].hundredths, "%s", entry);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        char entry[128];
+
+        snprintf(entry, sizeof(entry), "CUPOLA_WAIT_MS=%s", bad[i]);
+        load(entry, NULL);
+        CHECK_MSG(complaints == 1 && conf.wait_ms.hundredths == 200, "%s: %u complaints", entry, complaints);
     }
 }
 
