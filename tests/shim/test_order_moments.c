@@ -5,6 +5,7 @@
  * Threads:    two that take turns: each step of the second is waited for, but where it has to wait itself.
  */
 #define _GNU_SOURCE
+#include "allocator/lock.h"
 #include "allocator/pool.h"
 #include "shim/heap.h"
 #include "tests/shim/order_bed.h"
@@ -459,6 +460,45 @@ TEST(moments, next_owner_beside_a_free)
     g_is_watched = false;
     other_ends();
     cup_heap_end(heap);
+}
+
+static _Atomic unsigned g_locks;
+
+void __real_cup_lock_acquire(cup_lock_t *lock);
+void __wrap_cup_lock_acquire(cup_lock_t *lock);
+
+void __wrap_cup_lock_acquire(cup_lock_t *lock)
+{
+    g_locks++;
+    __real_cup_lock_acquire(lock);
+}
+
+/* What order adds to a free: no lock, and nothing is asked of the driver, submission between or not. */
+TEST(moments, free_takes_no_lock)
+{
+    unsigned locks = 0;
+    uint64_t records, own_records, waits;
+    cup_point_t stamp;
+
+    start_idle();
+    for (int i = 0; i < 100; i++) {
+        if (i % 3 == 0)
+            launch(0, i % HANDLES);
+        locks = g_locks;
+        records = gpu.context_records;
+        own_records = gpu.own_records;
+        waits = gpu.waits;
+        stamp = cup_order_stamp(g_order[0], true);
+        CHECK(cup_order_promise(g_order[0], stamp));
+        cup_order_pay_managed(g_order[0]);
+        CHECK_EQ(cup_order_pay_host(g_order[0]), CUDA_SUCCESS);
+        CHECK_EQ(g_locks, locks);
+        note_free(0, true, stamp);
+        CHECK(gpu.context_records == records && gpu.own_records == own_records && gpu.waits == waits);
+    }
+    launch(0, 1);
+    CHECK(g_locks > locks); /* they are counted at all */
+    finish_idle();
 }
 
 /* ---- captures ---- */
