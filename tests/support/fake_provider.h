@@ -67,4 +67,25 @@ void cup_fake_release_all(cup_fake_provider_t *fake);
  * 0 when a part has none. */
 uint64_t cup_fake_mark(cup_fake_provider_t *fake, cup_addr_t addr, uint64_t size_bytes);
 
+/* A provider that breaks its contract: it gives the base that the test says, and counts what comes back as it was. */
+typedef struct cup_odd_provider {
+    cup_addr_t base;
+    uint64_t size_bytes; /* what was asked for last */
+    int releases;
+} cup_odd_provider_t;
+
+static inline cup_status_t cup_odd_reserve(void *self, uint64_t size_bytes, cup_addr_t *out_base)
+{
+    cup_odd_provider_t *odd = self;
+    odd->size_bytes = size_bytes;
+    *out_base = odd->base;
+    return CUP_OK;
+}
+
+static inline void cup_odd_release(void *self, cup_addr_t base, uint64_t size_bytes)
+{
+    cup_odd_provider_t *odd = self;
+    odd->releases += base == odd->base && size_bytes == odd->size_bytes;
+}
+
 #endif /* CUP_TESTS_FAKE_PROVIDER_H */

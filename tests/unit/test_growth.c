@@ -341,33 +341,15 @@ TEST(growth, takes_what_was_freed_meanwhile)
     cup_pool_destroy(pool);
 }
 
-/* A provider that breaks its contract: the base is the test's, releases are counted. */
-typedef struct odd_provider {
-    cup_addr_t base;
-    int releases;
-} odd_provider_t;
-
-static cup_status_t odd_reserve(void *self, uint64_t size_bytes, cup_addr_t *out_base)
-{
-    (void)size_bytes;
-    *out_base = ((odd_provider_t *)self)->base;
-    return CUP_OK;
-}
-
-static void odd_release(void *self, cup_addr_t base, uint64_t size_bytes)
-{
-    odd_provider_t *odd = self;
-    odd->releases += base == odd->base && size_bytes == CUP_GIB;
-}
-
 TEST(growth, a_base_that_cannot_be_mapped_goes_straight_back)
 {
     static const cup_addr_t bases[] = {(cup_addr_t)1 << 57, ((cup_addr_t)1 << 57) - CUP_CHUNK_ALIGN,
                                        UINT64_MAX & ~(CUP_CHUNK_ALIGN - 1), CUP_GIB + 4096};
     for (int i = 0; i < 4; i++) {
-        odd_provider_t odd = {.base = bases[i]};
+        cup_odd_provider_t odd = {.base = bases[i]};
         cup_fake_init(&fake, 0); /* which holds nothing */
-        cup_provider_t ops = {.self = &odd, .range_reserve = odd_reserve, .range_release = odd_release};
+        cup_provider_t ops = {
+            .self = &odd, .range_reserve = cup_odd_reserve, .range_release = cup_odd_release};
         cup_pool_conf_t conf = {.range_bytes = CUP_GIB};
         cup_pool_t *pool = NULL;
         cup_addr_t addr = 3;

@@ -523,32 +523,13 @@ TEST_BOTH(a_hundred_thousand_blocks_of_4k_cost_few_provider_calls)
     destroy(pool);
 }
 
-/* A provider that breaks its contract: the base is the test's, releases are counted. */
-typedef struct odd_provider {
-    cup_addr_t base;
-    int releases;
-} odd_provider_t;
-
-static cup_status_t odd_reserve(void *self, uint64_t size_bytes, cup_addr_t *out_base)
-{
-    (void)size_bytes;
-    *out_base = ((odd_provider_t *)self)->base;
-    return CUP_OK;
-}
-
-static void odd_release(void *self, cup_addr_t base, uint64_t size_bytes)
-{
-    odd_provider_t *odd = self;
-    odd->releases += base == odd->base && size_bytes > 0;
-}
-
 TEST(pool, a_base_that_cannot_be_mapped_goes_straight_back)
 {
     static const cup_addr_t bases[] = {(cup_addr_t)1 << 57, UINT64_MAX & ~(CUP_CHUNK_ALIGN - 1),
                                        CUP_GIB + 4096};
     for (int i = 0; i < 3; i++) {
-        odd_provider_t odd = {.base = bases[i]};
-        cup_provider_t ops = {.reserve = odd_reserve, .release = odd_release, .self = &odd};
+        cup_odd_provider_t odd = {.base = bases[i]};
+        cup_provider_t ops = {.reserve = cup_odd_reserve, .release = cup_odd_release, .self = &odd};
         cup_pool_conf_t conf = {.dedicated_bytes = 2 * CUP_MIB};
         cup_pool_t *pool = NULL;
         cup_addr_t addr = 3;
