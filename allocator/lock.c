@@ -52,6 +52,14 @@ void cup_lock_acquire(cup_lock_t *lock)
     pthread_mutex_lock(&lock->mutex);
 }
 
+bool cup_lock_try(cup_lock_t *lock)
+{
+    if (pthread_mutex_trylock(&lock->mutex) != 0)
+        return false;
+    note_acquire(lock);
+    return true;
+}
+
 void cup_lock_release(cup_lock_t *lock)
 {
     note_release(lock);

@@ -22,6 +22,7 @@
 #ifndef CUP_ALLOCATOR_LOCK_H
 #define CUP_ALLOCATOR_LOCK_H
 #include <pthread.h>
+#include <stdbool.h>
 
 typedef enum {
     CUP_LOCK_REGISTRY,
@@ -51,6 +52,7 @@ typedef struct cup_lock {
 
 void cup_lock_init(cup_lock_t *lock, cup_lock_rank_t rank);
 void cup_lock_acquire(cup_lock_t *lock);
+bool cup_lock_try(cup_lock_t *lock); /* false: somebody holds it */
 void cup_lock_release(cup_lock_t *lock);
 
 #endif /* CUP_ALLOCATOR_LOCK_H */

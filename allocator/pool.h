@@ -170,6 +170,12 @@ uint64_t cup_pool_trim(cup_pool_t *pool, uint64_t want_bytes);
 bool cup_pool_find(cup_addr_t addr, cup_block_info_t *out_info);
 
 /*
+ * In a forked child: whether a live block begins there. Where another thread of the parent held the lock,
+ * nobody will let it go: then whether the address is a pool's at all.
+ */
+bool cup_pool_is_inherited(cup_addr_t addr);
+
+/*
  * The pool whose chunk contains addr, live or not; NULL outside all chunks. Lock-free: a few loads. Such an
  * address must never reach the driver as the base of a free. Of a range: all that was ever backed.
  */

@@ -77,6 +77,19 @@ bool cup_pool_find(cup_addr_t addr, cup_block_info_t *out_info)
     return is_found;
 }
 
+bool cup_pool_is_inherited(cup_addr_t addr)
+{
+    cup_block_info_t info;
+    cup_pool_t *pool = cup_pool_owner(addr);
+    if (!pool)
+        return false;
+    if (!cup_lock_try(&pool->lock))
+        return true;
+    bool is_base = describe_locked(pool, addr, &info) && info.base == addr;
+    cup_lock_release(&pool->lock);
+    return is_base;
+}
+
 void cup_pool_stat(cup_pool_t *pool, cup_pool_stat_t *out_stat)
 {
     cup_pool_fields_t *f = &pool->f;

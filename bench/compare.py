@@ -55,6 +55,7 @@ PROGRAMS = [
     Program("doors-static", ["{bench}/doors-static"], "gpu", {}, True),
     Program("doors-shared", ["{bench}/doors-shared"], "any"),
     Program("launch_cost", ["{bench}/launch_cost"], "any", {}, True),
+    Program("ipc_ring", ["{bench}/ipc_ring", "--bytes", "4m"], "any", {}, True),
     Program("launch_threads", ["{bench}/launch_threads"], "any", {}, True),
 ]
 

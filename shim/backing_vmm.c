@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How: a handle is created with the device's pinned memory and, where a trial works, as an exportable file
- * descriptor and for GPUDirect RDMA: attributes lie on some platforms, so the flags are tried and dropped
- * one by one. Create, map and set access cost about 50 us together whatever the size; unmap and release 43
+ * descriptor, for GPUDirect RDMA and for the decompression engine, all of which memory of cuMemAlloc is good
+ * for (measured): attributes lie on some platforms, so the flags are tried and dropped one by one. Create, map and set access cost about 50 us together whatever the size; unmap and release 43
  * us; none of them waits for the GPU, and none of them disturbs a capture (measured, driver 580).
  *
  * Every step that fails is undone. What can't be undone in turn (the driver refuses to map back what it had
@@ -296,8 +296,11 @@ void cup_backing_vmm_release(cup_backing_vmm_t *vmm, cup_addr_t base, uint64_t s
     cup_drv.cuMemAddressFree(base, size_bytes);
 }
 
+/* What is wanted of a handle: the first to be dropped is the lowest. */
+enum { FOR_DECOMPRESSION = 1, FOR_RDMA = 2, AS_DESCRIPTOR = 4 };
+
 /* The whole way once, with one set of flags. */
-static bool try_flags(cup_backing_vmm_t *vmm, unsigned handle_types, unsigned char is_rdma)
+static bool try_flags(cup_backing_vmm_t *vmm, unsigned flags)
 {
     cup_addr_t addr;
     uint64_t handle;
@@ -307,8 +310,10 @@ static bool try_flags(cup_backing_vmm_t *vmm, unsigned handle_types, unsigned ch
     vmm->prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     vmm->prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     vmm->prop.location.id = vmm->device;
-    vmm->prop.requestedHandleTypes = handle_types;
-    vmm->prop.allocFlags.gpuDirectRDMACapable = is_rdma;
+    vmm->prop.requestedHandleTypes =
+        flags & AS_DESCRIPTOR ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE;
+    vmm->prop.allocFlags.gpuDirectRDMACapable = (flags & FOR_RDMA) != 0;
+    vmm->prop.allocFlags.usage = flags & FOR_DECOMPRESSION ? CU_MEM_CREATE_USAGE_HW_DECOMPRESS : 0;
     if (cup_backing_vmm_reserve(vmm, RANGE_ALIGN, &addr) != CUP_OK)
         return false;
     is_working = cup_backing_vmm_commit(vmm, addr, CUP_CHUNK_ALIGN, &handle) == CUP_OK;
@@ -325,7 +330,8 @@ bool cup_backing_vmm_probe(CUcontext ctx, int device, cup_backing_vmm_t *out_vmm
     out_vmm->device = device;
     cup_lock_init(&out_vmm->lock, CUP_LOCK_BACKING);
     atomic_init(&out_vmm->peers, cup_peer_devices(ctx) & ~bit_of(device));
-    return try_flags(out_vmm, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 1) ||
-           try_flags(out_vmm, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) ||
-           try_flags(out_vmm, CU_MEM_HANDLE_TYPE_NONE, 1) || try_flags(out_vmm, CU_MEM_HANDLE_TYPE_NONE, 0);
+    for (unsigned flags = AS_DESCRIPTOR | FOR_RDMA | FOR_DECOMPRESSION; flags > 0; flags--)
+        if (try_flags(out_vmm, flags))
+            return true;
+    return try_flags(out_vmm, 0);
 }

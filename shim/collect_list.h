@@ -17,7 +17,6 @@
 #define CUP_COLLECT_LIST(X)                                                                                  \
     X(cuEventElapsedTime, (float *ms, CUevent start, CUevent end), (ms, start, end))                         \
     X(cuEventElapsedTime_v2, (float *ms, CUevent start, CUevent end), (ms, start, end))                      \
-    X(cuMemHostUnregister, (void *p), (p))                                                                   \
     X(cuMemExportToShareableHandle,                                                                          \
       (void *shareable, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,                 \
        unsigned long long flags), (shareable, handle, type, flags))                                          \

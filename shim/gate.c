@@ -182,6 +182,15 @@ bool cup_gate_enter(bool may_start)
     return true;
 }
 
+bool cup_gate_is_forked(void)
+{
+    int kept = errno;
+    bool is_forked = atomic_load_explicit(&g_life, memory_order_acquire) == READY && is_forked_child();
+
+    errno = kept;
+    return is_forked;
+}
+
 void cup_gate_leave(void)
 {
     t_call.depth--;

@@ -25,6 +25,11 @@ const struct cup_conf *cup_gate_conf(void);
  */
 bool cup_gate_enter(bool may_start);
 
+/*
+ * A child that was forked from a process with a pool: it has our memory, and locks that nobody will let go.
+ */
+bool cup_gate_is_forked(void);
+
 /* Ends what a true cup_gate_enter began. */
 void cup_gate_leave(void);
 

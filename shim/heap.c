@@ -147,8 +147,7 @@ static void choose_backing(cup_heap_t *heap, const cup_conf_t *conf)
         is_wanted && heap->ctx_id != 0 && cup_backing_vmm_probe(heap->ctx, heap->device, &heap->vmm);
     if (is_wanted && !heap->is_vmm)
         cup_log(CUP_LOG_ERROR, "device %d: CUPOLA_BACKING=vmm does not work here; using raw", heap->device);
-    if (heap->is_vmm)
-        cup_peer_note_vmm();
+    cup_peer_note_heap(heap->is_vmm);
     cup_log(CUP_LOG_INFO, "device %d: backing: %s", heap->device, heap->is_vmm ? "vmm" : "raw");
 }
 
@@ -519,10 +518,10 @@ static bool is_usable(cup_heap_t *heap)
 }
 
 /*
- * Whether the context has an asynchronous error. A growth is where the program's allocation would have met
- * it: cuMemAlloc tells, cuMemCreate knows of no context.
+ * A growth is where the program's allocation would have met it: cuMemAlloc tells, cuMemCreate knows of no
+ * context.
  */
-static bool is_sound(cup_heap_t *heap)
+bool cup_heap_is_sound(cup_heap_t *heap)
 {
     size_t free_bytes, total_bytes;
     CUresult result = cup_drv.cuMemGetInfo_v2(&free_bytes, &total_bytes);
@@ -540,12 +539,12 @@ static bool alloc_by_growing(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *
 
     if (size_bytes > heap->total_bytes)
         return false; /* or handles would be made until the device is full, only to be given back */
-    if (heap->is_vmm && !is_sound(heap))
+    if (heap->is_vmm && !cup_heap_is_sound(heap))
         return false;
     if (heap->is_vmm && heap->mode == CUP_ORDER_EXACT)
         await_movable(heap, size_bytes);
     status = cup_pool_grow(heap->pool, size_bytes, false, out_addr);
-    if (status == CUP_ERR_DRIVER && !is_sound(heap))
+    if (status == CUP_ERR_DRIVER && !cup_heap_is_sound(heap))
         return false;
     if (status == CUP_ERR_OOM || status == CUP_ERR_DRIVER) { /* whatever it was, it passes or comes again */
         if (!alloc_by_draining(heap, size_bytes, out_addr)) {

@@ -62,6 +62,12 @@ bool cup_heap_has_ended(const cup_heap_t *heap);
 bool cup_heap_is_lost(cup_heap_t *heap);
 
 /*
+ * Asks the driver whether the context, which is current, has an asynchronous error: from then on it is the
+ * driver that answers. False also where the heap had been left alone before.
+ */
+bool cup_heap_is_sound(cup_heap_t *heap);
+
+/*
  * A block from what is there, without any driver call. False: not now.
  */
 bool cup_heap_alloc_quick(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr);

@@ -67,7 +67,7 @@
     K(cuMemCreate) K(cuMemFreeHost)                       \
     K(cuMemGetAllocationGranularity) K(cuMemGetAllocationPropertiesFromHandle) K(cuMemGetDefaultMemPool)    \
     K(cuMemGetMemPool) K(cuMemHostAlloc) K(cuMemHostGetDevicePointer)      \
-    K(cuMemHostGetDevicePointer_v2) K(cuMemHostGetFlags) K(cuMemHostRegister) K(cuMemHostRegister_v2)       \
+    K(cuMemHostRegister) K(cuMemHostRegister_v2)       \
     K(cuMemImportFromShareableHandle)                 \
     K(cuMemPoolGetAccess) K(cuMemPoolGetAttribute) K(cuMemPoolImportFromShareableHandle)                    \
     K(cuMemPoolImportPointer) K(cuMemPoolSetAccess) K(cuMemPoolSetAttribute)             \

@@ -18,7 +18,8 @@ typedef struct party {
 typedef struct pair {
     struct pair *next;
     party_t from, to;
-    int device; /* of from */
+    int device;   /* of from */
+    bool is_kept; /* whatever the program gives and takes */
 } pair_t;
 
 static cup_lock_t g_lock = CUP_LOCK_INIT(CUP_LOCK_PEER);
@@ -58,17 +59,26 @@ static void drop_locked(pair_t **at)
     cup_meta_free(pair, sizeof(*pair));
 }
 
-_Atomic bool cup_peer_apart;
+_Atomic bool cup_peer_apart, cup_peer_several;
 
-void cup_peer_note_vmm(void)
+void cup_peer_note_heap(bool is_vmm)
 {
     int count = 0;
 
-    if (cup_drv.cuDeviceGetCount(&count) != CUDA_SUCCESS || count > 1)
+    if (cup_drv.cuDeviceGetCount(&count) == CUDA_SUCCESS && count <= 1)
+        return;
+    atomic_store_explicit(&cup_peer_several, true, memory_order_relaxed);
+    if (is_vmm)
         atomic_store_explicit(&cup_peer_apart, true, memory_order_relaxed);
 }
 
-bool cup_peer_add(CUcontext from, int device, CUcontext to)
+/* By the same two contexts, not others at their addresses. */
+static bool is_still_kept(const pair_t *pair, const party_t *from, const party_t *to)
+{
+    return pair->is_kept && pair->from.id == from->id && pair->to.id == to->id;
+}
+
+static bool add(CUcontext from, int device, CUcontext to, bool is_kept)
 {
     const party_t from_now = meet(from), to_now = meet(to);
     pair_t **at, *pair;
@@ -77,11 +87,25 @@ bool cup_peer_add(CUcontext from, int device, CUcontext to)
     at = find_locked(from, to);
     pair = *at ? *at : cup_meta_alloc(sizeof(*pair));
     if (pair) {
-        *pair = (pair_t){.next = *at ? pair->next : NULL, .from = from_now, .to = to_now, .device = device};
+        *pair = (pair_t){.next = *at ? pair->next : NULL,
+                         .from = from_now,
+                         .to = to_now,
+                         .device = device,
+                         .is_kept = is_kept || (*at && is_still_kept(pair, &from_now, &to_now))};
         *at = pair;
     }
     cup_lock_release(&g_lock);
     return pair != NULL;
+}
+
+bool cup_peer_add(CUcontext from, int device, CUcontext to)
+{
+    return add(from, device, to, false);
+}
+
+bool cup_peer_keep(CUcontext from, int device, CUcontext to)
+{
+    return add(from, device, to, true);
 }
 
 bool cup_peer_remove(CUcontext from, CUcontext to)
@@ -91,7 +115,7 @@ bool cup_peer_remove(CUcontext from, CUcontext to)
 
     cup_lock_acquire(&g_lock);
     at = find_locked(from, to);
-    is_there = *at != NULL;
+    is_there = *at != NULL && !(*at)->is_kept;
     if (is_there)
         drop_locked(at);
     cup_lock_release(&g_lock);

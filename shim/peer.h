@@ -22,7 +22,10 @@
  * entry. */
 bool cup_peer_add(CUcontext from, int device, CUcontext to);
 
-/* Not any more. False: it was not there. */
+/* The same, until one of them ends: a graph may hold copies that need it. */
+bool cup_peer_keep(CUcontext from, int device, CUcontext to);
+
+/* Not any more. False: it was not there, or is kept. */
 bool cup_peer_remove(CUcontext from, CUcontext to);
 
 /* Drops the pairs of contexts that have ended: this one (NULL: of none in particular), and whatever the
@@ -32,11 +35,18 @@ bool cup_peer_forget_ended(CUcontext ended);
 /* The devices whose work may use the memory of `to`: bit i is device i. */
 uint64_t cup_peer_devices(CUcontext to);
 
-/* There is memory of ours that the driver treats as nobody's: of cuMemCreate. */
-void cup_peer_note_vmm(void);
+/* There is memory of ours; is_vmm: that the driver treats as nobody's, of cuMemCreate. */
+void cup_peer_note_heap(bool is_vmm);
 
-/* Whether a copy may have to be put in the Peer form: there is such memory, and more than one device. One
- * load. */
+/* Whether there is such memory, and more than one device. One load. */
+static inline bool cup_peer_is_several(void)
+{
+    extern _Atomic bool cup_peer_several;
+
+    return atomic_load_explicit(&cup_peer_several, memory_order_relaxed);
+}
+
+/* Whether a copy may have to be put in the Peer form: some of it is of cuMemCreate. One load. */
 static inline bool cup_peer_is_apart(void)
 {
     extern _Atomic bool cup_peer_apart;

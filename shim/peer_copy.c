@@ -9,6 +9,7 @@
  * documented as asynchronous for the host.
  */
 #include "shim/peer_copy.h"
+#include "shim/capture.h"
 #include "shim/drv.h"
 #include "shim/gate.h"
 #include "shim/registry.h"
@@ -57,6 +58,57 @@ static bool is_out_of_reach(const reach_t *reach, CUdeviceptr addr)
     return is_far;
 }
 
+/* ---- captures ---- */
+
+static CUstream find_handle(const cup_place_t *place)
+{
+    if (place->stream)
+        return place->stream;
+    return place->is_null_per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+}
+
+static bool is_captured(const cup_peer_way_t *way)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+    return way->is_async && cup_capture_is_active() &&
+           cup_drv.cuStreamIsCapturing(find_handle(&way->place), &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* The context's device gets to the memory at addr, for good. What fails shows in the program's own call. */
+static void grant_to(CUcontext ctx, CUdeviceptr addr)
+{
+    cup_heap_t *heap = cup_registry_acquire_owner(addr);
+    CUcontext owner = heap ? cup_heap_ctx(heap) : NULL, popped;
+    CUdevice device;
+    bool is_near = true;
+
+    if (!heap)
+        return;
+    if (cup_drv.cuCtxPushCurrent_v2(ctx) == CUDA_SUCCESS) {
+        is_near = cup_drv.cuCtxGetDevice(&device) != CUDA_SUCCESS || cup_heap_is_near(heap, device);
+        cup_drv.cuCtxPopCurrent_v2(&popped);
+    }
+    cup_heap_leave(heap);
+    if (!is_near && cup_peer_keep(ctx, device, owner))
+        cup_registry_follow_peers(owner);
+}
+
+static void grant(const cup_peer_way_t *way, CUdeviceptr addr)
+{
+    CUcontext current = NULL, owner = NULL;
+
+    if (cup_drv.cuCtxGetCurrent(&current) == CUDA_SUCCESS)
+        grant_to(current, addr);
+    if (cup_drv.cuStreamGetCtx(find_handle(&way->place), &owner) == CUDA_SUCCESS && owner != current)
+        grant_to(owner, addr);
+}
+
+/*
+ * The Peer forms are refused in a capture (measured), where the plain ones are not: there the plain form goes, and the
+ * memory comes within reach first.
+ */
 static bool is_far(const cup_peer_way_t *way, CUdeviceptr dst, CUdeviceptr src)
 {
     bool is_it;
@@ -66,6 +118,11 @@ static bool is_far(const cup_peer_way_t *way, CUdeviceptr dst, CUdeviceptr src)
         return false;
     reach = find_reach(way);
     is_it = is_out_of_reach(&reach, dst) || is_out_of_reach(&reach, src);
+    if (is_it && is_captured(way)) {
+        grant(way, dst);
+        grant(way, src);
+        is_it = false;
+    }
     cup_gate_leave();
     return is_it;
 }
@@ -212,6 +269,26 @@ static CUresult copy_far(const cup_peer_way_t *way, CUdeviceptr dst, CUdeviceptr
         return copy_pieces(way, dst, src, bytes);
     CUP_STAT_ADD(peer_copies, 1);
     return call_linear(way, dst, to.ctx, src, from.ctx, bytes);
+}
+
+/* Only in place of a context that is there: what the driver makes of others is its own. */
+static CUcontext find_named(CUdeviceptr addr, CUcontext named)
+{
+    CUcontext owner = find_heap_context(addr);
+    unsigned long long id;
+
+    return owner && named && owner != named && cup_drv.cuCtxGetId(named, &id) == CUDA_SUCCESS ? owner : named;
+}
+
+bool cup_peer_copy_named(cup_peer_way_t way, CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src,
+                         CUcontext src_ctx, size_t bytes, CUresult *out_result)
+{
+    CUcontext to = find_named(dst, dst_ctx), from = find_named(src, src_ctx);
+
+    if (to == dst_ctx && from == src_ctx)
+        return false;
+    *out_result = call_linear(&way, dst, to, src, from, bytes);
+    return true;
 }
 
 bool cup_peer_copy_linear(cup_peer_way_t way, CUdeviceptr dst, CUdeviceptr src, size_t bytes,

@@ -34,6 +34,11 @@ bool cup_peer_copy_linear(cup_peer_way_t way, CUdeviceptr dst, CUdeviceptr src, 
 bool cup_peer_copy_2d(cup_peer_way_t way, const CUDA_MEMCPY2D *copy, CUresult *out_result);
 bool cup_peer_copy_3d(cup_peer_way_t way, const CUDA_MEMCPY3D *copy, CUresult *out_result);
 
+/* The program's own Peer form, with a context that is not the memory's: the driver takes any for its own memory
+ * (measured), but not for memory of cuMemCreate. */
+bool cup_peer_copy_named(cup_peer_way_t way, CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src,
+                         CUcontext src_ctx, size_t bytes, CUresult *out_result);
+
 /* The program's own Peer form, with a unified address in it. */
 bool cup_peer_copy_peer(cup_peer_way_t way, const CUDA_MEMCPY3D_PEER *copy, CUresult *out_result);
 

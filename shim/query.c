@@ -96,6 +96,30 @@ void cup_query_mark(const cup_subject_t *subject, unsigned marks)
         cup_heap_mark(subject->heap, subject->block.base, marks);
 }
 
+cup_mapping_t cup_query_mapping(const cup_block_info_t *block)
+{
+    const cup_addr_t mask = ~(cup_addr_t)(CUP_CHUNK_ALIGN - 1);
+    cup_mapping_t mapping = {.base = block->base};
+    cup_addr_t end = block->base + block->size_bytes;
+
+    if (block->size_bytes < CUP_CHUNK_ALIGN)
+        mapping.base = block->base & mask;
+    mapping.size_bytes = (end - mapping.base + CUP_CHUNK_ALIGN - 1) & mask;
+    mapping.is_shared = block->size_bytes < CUP_CHUNK_ALIGN && mapping.size_bytes == CUP_CHUNK_ALIGN;
+    return mapping;
+}
+
+/* | 1 | the driver's number: 35 bits | the unit: 28 bits |: addresses of a GPU have 49 bits. */
+#define UNIT_BITS 28
+
+unsigned long long cup_query_mapping_id(const cup_block_info_t *block, unsigned long long said)
+{
+    cup_mapping_t mapping = cup_query_mapping(block);
+    unsigned long long unit = mapping.base / CUP_CHUNK_ALIGN % (1ull << UNIT_BITS);
+
+    return mapping.is_shared ? 1ull << 63 | said << UNIT_BITS | unit : cup_query_id(block);
+}
+
 static CUresult sync_current(void)
 {
     unsigned flags = 0;
@@ -109,9 +133,11 @@ static CUresult sync_current(void)
 CUresult cup_query_sync_contexts(const cup_subject_t *subject)
 {
     CUcontext current = NULL, owner = subject->ctx;
-    CUresult result = sync_current();
+    CUresult result = cup_drv.cuCtxGetCurrent(&current);
 
-    if (result != CUDA_SUCCESS || (cup_drv.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == owner))
+    if (result == CUDA_SUCCESS && current) /* natively it needs none (measured) */
+        result = sync_current();
+    if (result != CUDA_SUCCESS || current == owner)
         return result;
     result = cup_drv.cuCtxPushCurrent_v2(owner);
     if (result != CUDA_SUCCESS)

@@ -4,7 +4,7 @@
  * mapped there, and of the attributes that a pointer has.
  * What:       X(symbol, (parameters), (arguments), ...), as in hook_list.h. HAND: bodies by hand. ASK: one
  *             address, `ptr`, about which the driver is asked where it says what it says of memory of
- *             cuMemAlloc. MAP: addresses from `ptr` on that would change hands; `before` goes in front of
+ *             cuMemAlloc. MAP: addresses from `ptr` on that would change hands. `before` goes in front of
  *             the driver's own call. ATTRIBUTE: below.
  * Not here:   what the answers are (route_query.c).
  */
@@ -27,11 +27,17 @@
 /* Natively these fail on memory of cuMemAlloc, or only tell; none of them changes it. */
 #define CUP_QUERY_ASK_LIST(X)                                                                                \
     X(cuMemGetAccess, (unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr),           \
-      (flags, location, ptr))                                                                                \
-    X(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle *handle, void *ptr), (handle, ptr))         \
+      (flags, location, ptr), (void)0)                                                                       \
+    X(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle *handle, void *ptr), (handle, ptr),         \
+      (void)0)                                                                                               \
     X(cuMulticastBindAddr,                                                                                   \
       (CUmemGenericAllocationHandle multicast, size_t offset, CUdeviceptr ptr, size_t size,                  \
-       unsigned long long flags), (multicast, offset, ptr, size, flags))
+       unsigned long long flags), (multicast, offset, ptr, size, flags), (void)0)                            \
+    /* a mapping of cuMemMap answers as pinned host memory does (measured) */                                \
+    X(cuMemHostGetDevicePointer_v2, (CUdeviceptr *out, void *ptr, unsigned int flags), (out, ptr, flags),    \
+      (void)0)                                                                                               \
+    X(cuMemHostGetFlags, (unsigned int *flags, void *ptr), (flags, ptr), (void)0)                            \
+    X(cuMemHostUnregister, (void *ptr), (ptr), cup_submit_collect())
 
 #define CUP_QUERY_MAP_LIST(X)                                                                                \
     X(cuMemMap,                                                                                              \
@@ -46,10 +52,9 @@
  * What is told of a live block (a cup_subject_t *subject): SELF(name): what the driver says of the address
  * itself. NATIVE(name, type, value): what it says of memory of cuMemAlloc in that context, or the value
  * where it has none to be asked about; all that is not here is asked so, too. BLOCK(name, type, value):
- * ours. The driver's mapping of a block is the block: which of its blocks share one natively is not
- * measured.
+ * ours. FROM(name, type, value): ours, made of what the driver says of the address itself: `said`.
  */
-#define CUP_ATTRIBUTE_LIST(SELF, NATIVE, BLOCK)                                                              \
+#define CUP_ATTRIBUTE_LIST(SELF, NATIVE, BLOCK, FROM)                                                        \
     BLOCK(CONTEXT, uintptr_t, (uintptr_t)subject->ctx)                                                       \
     SELF(MEMORY_TYPE)                                                                                        \
     SELF(DEVICE_POINTER)                                                                                     \
@@ -67,9 +72,9 @@
     SELF(IS_GPU_DIRECT_RDMA_CAPABLE)                                                                         \
     NATIVE(ACCESS_FLAGS, unsigned, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE)                               \
     NATIVE(MEMPOOL_HANDLE, uintptr_t, 0)                                                                     \
-    BLOCK(MAPPING_SIZE, size_t, subject->block.size_bytes)                                                   \
-    BLOCK(MAPPING_BASE_ADDR, CUdeviceptr, subject->block.base)                                               \
-    BLOCK(MEMORY_BLOCK_ID, unsigned long long, cup_query_id(&subject->block))                                \
+    BLOCK(MAPPING_SIZE, size_t, cup_query_mapping(&subject->block).size_bytes)                               \
+    BLOCK(MAPPING_BASE_ADDR, CUdeviceptr, cup_query_mapping(&subject->block).base)                           \
+    FROM(MEMORY_BLOCK_ID, unsigned long long, cup_query_mapping_id(&subject->block, said))                   \
     SELF(IS_HW_DECOMPRESS_CAPABLE)
 /* clang-format on */
 

@@ -107,6 +107,16 @@ cup_heap_t *cup_registry_acquire_current(bool may_create)
     return heap;
 }
 
+void cup_registry_doubt_current(void)
+{
+    cup_heap_t *heap = cup_registry_acquire_current(false);
+
+    if (!heap)
+        return;
+    cup_heap_is_sound(heap);
+    cup_heap_leave(heap);
+}
+
 /* No pool answers for addr: because it is hidden until a call has returned. */
 static bool is_hidden(cup_addr_t addr)
 {

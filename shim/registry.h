@@ -15,6 +15,12 @@
  * full. */
 cup_heap_t *cup_registry_acquire_current(bool may_create);
 
+/*
+ * After a call of the program's that failed: where the current context has an asynchronous error its heap
+ * learns of it, too (cup_heap_is_sound), so that what comes next is answered as natively. Asks the driver.
+ */
+void cup_registry_doubt_current(void);
+
 /* The heap whose chunk holds addr; NULL for the driver's own memory. Lock-free, unless its context may be
  * ending: then it waits for that call. */
 cup_heap_t *cup_registry_acquire_owner(cup_addr_t addr);

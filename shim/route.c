@@ -97,6 +97,15 @@ CUresult cup_route_cuMemFree_v2(CUdeviceptr dptr)
 }
 
 /*
+ * In a forked child the driver still takes stream-ordered frees, by its books alone (measured: 0 of a live
+ * block, 1 of anything else); of ours its books have the chunk.
+ */
+static bool is_inherited(CUdeviceptr dptr)
+{
+    return cup_gate_is_forked() && cup_pool_is_inherited(dptr);
+}
+
+/*
  * A pooled pointer must not reach the driver: it would release a chunk, or refuse. The driver takes memory of
  * cuMemAlloc here and frees it in the stream's order; our order point covers the whole context, that stream
  * included.
@@ -113,7 +122,7 @@ static CUresult free_async(CUresult (*real)(CUdeviceptr, CUstream), CUdeviceptr 
     cup_submit_begin(&call, place, CUP_SUBMIT_PLAIN);
     result = real(dptr, place.stream);
     cup_submit_end(&call, result);
-    return result;
+    return result == CUDA_ERROR_INVALID_VALUE && is_inherited(dptr) ? CUDA_SUCCESS : result;
 }
 
 CUresult cup_route_cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)

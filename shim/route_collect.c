@@ -4,7 +4,9 @@
  * there is nothing to notice.
  */
 #include "shim/drv.h"
+#include "shim/gate.h"
 #include "shim/idle.h"
+#include "shim/registry.h"
 #include "shim/route.h"
 #include "shim/stream_set.h"
 #include "shim/submit.h"
@@ -18,6 +20,19 @@
 CUP_COLLECT_LIST(X)
 #undef X
 
+/*
+ * What was asynchronous shows first where the program asks or waits: from there on it knows, so must the
+ * pool.
+ */
+static CUresult learn(CUresult result)
+{
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY && cup_gate_enter(false)) {
+        cup_registry_doubt_current();
+        cup_gate_leave();
+    }
+    return result;
+}
+
 #define X(symbol, params, args)                                     \
     CUresult cup_route_##symbol params                              \
     {                                                               \
@@ -25,7 +40,7 @@ CUP_COLLECT_LIST(X)
                                                                     \
         if (result == CUDA_ERROR_NOT_READY && cup_submit_collect()) \
             result = cup_drv.symbol args;                           \
-        return result;                                              \
+        return learn(result);                                       \
     }
 CUP_ASK_LIST(X)
 #undef X
@@ -38,7 +53,7 @@ CUP_ASK_LIST(X)
                                                     \
         if (result == CUDA_SUCCESS)                 \
             cup_idle_note(&idle);                   \
-        return result;                              \
+        return learn(result);                       \
     }
 CUP_WAIT_LIST(X)
 #undef X
@@ -52,7 +67,7 @@ CUP_WAIT_LIST(X)
                                                                   \
         for (int i = 0; result == CUDA_SUCCESS && i < count; i++) \
             cup_idle_note(&idle[i]);                              \
-        return result;                                            \
+        return learn(result);                                     \
     }
 CUP_WAIT_CONTEXT_LIST(X)
 #undef X

@@ -69,12 +69,24 @@ static CUresult zero_rest(cup_heap_t *heap, const cup_block_info_t *block)
     return result;
 }
 
+/*
+ * What the driver says before it looks at the address: it has shut down, there is no context, or one that
+ * has ended or has an asynchronous error (measured: 4, 201, 709, 700, here as there).
+ */
+static CUresult check_caller(void)
+{
+    return cup_drv.cuMemGetInfo_v2(NULL, NULL);
+}
+
 /* False: the driver answers. */
 static bool get_pooled(cup_heap_t *heap, CUdeviceptr dptr, CUipcMemHandle *handle, CUresult *out_result)
 {
     cup_block_info_t block;
     cup_backed_t backed;
 
+    *out_result = check_caller();
+    if (*out_result != CUDA_SUCCESS)
+        return true;
     if (!cup_pool_find(dptr, &block)) {
         *out_result = CUDA_ERROR_INVALID_VALUE; /* freed: the driver still has what it lay in */
         return true;

@@ -13,26 +13,22 @@
 #include <string.h>
 
 /*
- * What the program has freed and we still hold is free memory: natively it would be. NULL outputs are fine
- *                                                              (measured).
+ * What the program has freed and we still hold is free memory: natively it would be. NULL outputs are fine,
+ * and a call that fails writes to them, too (both measured): so the driver gets the program's own.
  */
 CUresult cup_route_cuMemGetInfo_v2(size_t *free, size_t *total)
 {
-    size_t free_bytes, total_bytes;
-    CUresult result = cup_drv.cuMemGetInfo_v2(&free_bytes, &total_bytes);
+    size_t unasked, *total_bytes = total ? total : &unasked;
+    CUresult result = cup_drv.cuMemGetInfo_v2(free, total_bytes);
     CUdevice device;
 
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS || !free || free == total || !cup_gate_enter(false))
         return result;
-    if (cup_gate_enter(false)) {
-        if (cup_drv.cuCtxGetDevice(&device) == CUDA_SUCCESS)
-            free_bytes += cup_registry_reusable_bytes(device);
-        cup_gate_leave();
-    }
-    if (free)
-        *free = free_bytes < total_bytes ? free_bytes : total_bytes;
-    if (total)
-        *total = total_bytes;
+    if (cup_drv.cuCtxGetDevice(&device) == CUDA_SUCCESS)
+        *free += cup_registry_reusable_bytes(device);
+    if (*free > *total_bytes)
+        *free = *total_bytes;
+    cup_gate_leave();
     return CUDA_SUCCESS;
 }
 
@@ -68,10 +64,12 @@ static ask_t how_to_ask(CUpointer_attribute attribute)
 #define BLOCK(name, type, value)      \
     case CU_POINTER_ATTRIBUTE_##name: \
         return ASK_BLOCK;
-        CUP_ATTRIBUTE_LIST(SELF, NATIVE, BLOCK)
+#define FROM(name, type, value) SELF(name)
+        CUP_ATTRIBUTE_LIST(SELF, NATIVE, BLOCK, FROM)
 #undef SELF
 #undef NATIVE
 #undef BLOCK
+#undef FROM
     default:
         return ASK_NATIVE;
     }
@@ -95,11 +93,21 @@ static void put_own(const cup_subject_t *subject, CUpointer_attribute attribute,
     }
 #define NATIVE(name, type, value) PUT(name, type, value, is_alone)
 #define BLOCK(name, type, value)  PUT(name, type, value, true)
-        CUP_ATTRIBUTE_LIST(SELF, NATIVE, BLOCK)
+#define FROM(name, type, value)            \
+    case CU_POINTER_ATTRIBUTE_##name: {    \
+        type said, put;                    \
+                                           \
+        memcpy(&said, data, sizeof(said)); \
+        put = (value);                     \
+        memcpy(data, &put, sizeof(put));   \
+        return;                            \
+    }
+        CUP_ATTRIBUTE_LIST(SELF, NATIVE, BLOCK, FROM)
 #undef SELF
 #undef PUT
 #undef NATIVE
 #undef BLOCK
+#undef FROM
     default:
         return;
     }
@@ -151,7 +159,16 @@ static void put_each(const cup_subject_t *subject, unsigned count, const CUpoint
     }
 }
 
-/* The plural form succeeds for any address: of what it does not know it tells zeros. */
+/* Of an address that nobody has the driver tells that address, as if it were the host's (measured). */
+static void put_host_pointer(unsigned count, const CUpointer_attribute *attributes, void **data,
+                             CUdeviceptr ptr)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER && data[i])
+            memcpy(data[i], &ptr, sizeof(ptr));
+}
+
+/* The plural form succeeds for any address: of what it does not know it tells zeros, or nothing. */
 CUresult cup_route_cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data,
                                           CUdeviceptr ptr)
 {
@@ -169,6 +186,8 @@ CUresult cup_route_cuPointerGetAttributes(unsigned int count, CUpointer_attribut
     result = cup_drv.cuPointerGetAttributes(count, attributes, data, at ? at : ptr);
     if (result == CUDA_SUCCESS && subject.is_live && attributes && data)
         put_each(&subject, count, attributes, data, at);
+    else if (result == CUDA_SUCCESS && attributes && data)
+        put_host_pointer(count, attributes, data, ptr);
     cup_query_end(&subject);
     return result;
 }
@@ -252,11 +271,12 @@ CUresult cup_route_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr,
     return result;
 }
 
-#define X(symbol, params, args)                                                                \
+#define X(symbol, params, args, before)                                                        \
     CUresult cup_route_##symbol params                                                         \
     {                                                                                          \
         cup_subject_t subject;                                                                 \
                                                                                                \
+        before;                                                                                \
         if (cup_query_begin((CUdeviceptr)(uintptr_t)ptr, &subject)) {                          \
             ptr = (__typeof__(ptr))(uintptr_t)stand_in(&subject, (CUdeviceptr)(uintptr_t)ptr); \
             cup_query_end(&subject);                                                           \

@@ -8,6 +8,7 @@
 #include "shim/graph.h"
 #include "shim/log.h"
 #include "shim/peer_copy.h"
+#include "shim/peer_trail.h"
 #include "shim/route.h"
 #include "shim/submit.h"
 #include "shim/submit_list.h"
@@ -24,6 +25,7 @@
         cup_submit_begin(&call, at, (rule));                                                   \
         __VA_OPT__(if (!(cup_peer_is_apart() && (__VA_ARGS__)))) result = cup_drv.symbol args; \
         cup_submit_end(&call, result);                                                         \
+        cup_peer_trail_leave(at, result);                                                      \
         return result;                                                                         \
     }
 CUP_SUBMIT_LIST(X)

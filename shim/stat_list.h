@@ -30,6 +30,7 @@
     X(ooms,          "requests that the driver refused for good")                                            \
     X(contexts,      "contexts that got a pool")                                                             \
     X(peer_changes,  "times that a device was given access to the memory of a context, or lost it (vmm)")    \
+    X(peer_trails,   "waits of a context for a copy of another context's stream that touches its memory")     \
     X(peer_copies,   "copies that were put in the Peer form: the copying device can't reach the memory (vmm)") \
     X(queries,       "questions about addresses in our memory")                                              \
     X(asides,        "contexts that we stood aside for")                                                     \

@@ -195,17 +195,19 @@
     CUP_BOTH_SZ(X, cuMemcpyPeerAsync, (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,  \
       CUcontext srcContext, size_t ByteCount, CUstream hStream),                                            \
       (dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream), hStream,                          \
-       CUP_SUBMIT_EVERYWHERE | cup_rule_either(dstDevice, srcDevice))                                       \
+       CUP_SUBMIT_EVERYWHERE | cup_rule_either(dstDevice, srcDevice),                                       \
+       cup_peer_copy_named(CUP_PEER_ASYNC(at), dstDevice, dstContext, srcDevice, srcContext,                \
+        ByteCount, &result))                                                                                \
     CUP_BOTH_SZ(X, cuMemcpyHtoDAsync_v2, (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount,     \
       CUstream hStream),                                                                                    \
-      (dstDevice, srcHost, ByteCount, hStream), hStream, CUP_SUBMIT_HOST,                                   \
+      (dstDevice, srcHost, ByteCount, hStream), hStream, CUP_SUBMIT_HOST | cup_rule_side(dstDevice),        \
        cup_peer_copy_linear(CUP_PEER_ASYNC(at), dstDevice, (CUdeviceptr)srcHost, ByteCount, &result))       \
     X(cuMemcpyHtoDAsync, (CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount,            \
       CUstream hStream),                                                                                    \
       (dstDevice, srcHost, ByteCount, hStream), CUP_ON(hStream), CUP_SUBMIT_HOST)                           \
     CUP_BOTH_SZ(X, cuMemcpyDtoHAsync_v2, (void *dstHost, CUdeviceptr srcDevice, size_t ByteCount,           \
       CUstream hStream),                                                                                    \
-      (dstHost, srcDevice, ByteCount, hStream), hStream, CUP_SUBMIT_HOST,                                   \
+      (dstHost, srcDevice, ByteCount, hStream), hStream, CUP_SUBMIT_HOST | cup_rule_side(srcDevice),        \
        cup_peer_copy_linear(CUP_PEER_ASYNC(at), (CUdeviceptr)dstHost, srcDevice, ByteCount, &result))       \
     X(cuMemcpyDtoHAsync, (void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount,                  \
       CUstream hStream),                                                                                    \
@@ -245,13 +247,13 @@
     CUP_BOTH_SZ(X, cuMemcpyBatchAsync, (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,  \
       CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream),    \
       (dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream), hStream,                    \
-       cup_rule_batch(attrs, numAttrs, count),                                                              \
+       cup_rule_batch(dsts, srcs, attrs, numAttrs, count),                                                  \
        cup_peer_copy_batch(CUP_PEER_ASYNC(at), dsts, srcs, sizes, count,                                    \
         attrs, attrsIdxs, numAttrs, failIdx, &result))                                                      \
     CUP_BOTH_SZ(X, cuMemcpyBatchAsync_v2, (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,             \
       size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream),       \
       (dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream), hStream,                             \
-       cup_rule_batch(attrs, numAttrs, count),                                                              \
+       cup_rule_batch(dsts, srcs, attrs, numAttrs, count),                                                  \
        cup_peer_copy_batch(CUP_PEER_ASYNC(at), dsts, srcs, sizes, count,                                    \
         attrs, attrsIdxs, numAttrs, NULL, &result))                                                         \
     CUP_BOTH_SZ(X, cuMemcpy3DBatchAsync, (size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx,   \
@@ -262,14 +264,16 @@
       (numOps, opList, flags, hStream), hStream, cup_rule_batch_3d(opList, numOps))                         \
     /* copies called synchronous */                                                                         \
     CUP_BOTH_DS(X, cuMemcpy, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount),                          \
-      (dst, src, ByteCount), CUP_SUBMIT_PLAIN,                                                              \
+      (dst, src, ByteCount), cup_rule_either_side(dst, src),                                                \
        cup_peer_copy_linear(CUP_PEER_SYNC(at), dst, src, ByteCount, &result))                               \
     CUP_BOTH_DS(X, cuMemcpyPeer, (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,       \
       CUcontext srcContext, size_t ByteCount),                                                              \
       (dstDevice, dstContext, srcDevice, srcContext, ByteCount),                                            \
-       CUP_SUBMIT_EVERYWHERE | cup_rule_either(dstDevice, srcDevice))                                       \
+       CUP_SUBMIT_EVERYWHERE | cup_rule_either(dstDevice, srcDevice),                                       \
+       cup_peer_copy_named(CUP_PEER_SYNC(at), dstDevice, dstContext, srcDevice, srcContext,                 \
+        ByteCount, &result))                                                                                \
     CUP_BOTH_DS(X, cuMemcpyHtoD_v2, (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount),         \
-      (dstDevice, srcHost, ByteCount), CUP_SUBMIT_PLAIN,                                                    \
+      (dstDevice, srcHost, ByteCount), cup_rule_side(dstDevice),                                            \
        cup_peer_copy_linear(CUP_PEER_SYNC(at), dstDevice, (CUdeviceptr)srcHost, ByteCount, &result))        \
     X(cuMemcpyHtoD, (CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount),                \
       (dstDevice, srcHost, ByteCount), CUP_ON(NULL), CUP_SUBMIT_PLAIN)                                      \
@@ -285,13 +289,13 @@
       (dstDevice, srcDevice, ByteCount), CUP_ON(NULL), cup_rule_either(dstDevice, srcDevice))               \
     CUP_BOTH_DS(X, cuMemcpyDtoA_v2, (CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice,             \
       size_t ByteCount),                                                                                    \
-      (dstArray, dstOffset, srcDevice, ByteCount), cup_rule_touch(srcDevice))                               \
+      (dstArray, dstOffset, srcDevice, ByteCount), cup_rule_touch(srcDevice) | cup_rule_side(srcDevice))    \
     X(cuMemcpyDtoA, (CUarray dstArray, unsigned int dstOffset, CUdeviceptr_v1 srcDevice,                    \
       unsigned int ByteCount),                                                                              \
       (dstArray, dstOffset, srcDevice, ByteCount), CUP_ON(NULL), cup_rule_touch(srcDevice))                 \
     CUP_BOTH_DS(X, cuMemcpyAtoD_v2, (CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset,             \
       size_t ByteCount),                                                                                    \
-      (dstDevice, srcArray, srcOffset, ByteCount), cup_rule_touch(dstDevice))                               \
+      (dstDevice, srcArray, srcOffset, ByteCount), cup_rule_touch(dstDevice) | cup_rule_side(dstDevice))    \
     X(cuMemcpyAtoD, (CUdeviceptr_v1 dstDevice, CUarray srcArray, unsigned int srcOffset,                    \
       unsigned int ByteCount),                                                                              \
       (dstDevice, srcArray, srcOffset, ByteCount), CUP_ON(NULL), cup_rule_touch(dstDevice))                 \

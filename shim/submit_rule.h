@@ -7,6 +7,7 @@
  */
 #ifndef CUP_SHIM_SUBMIT_RULE_H
 #define CUP_SHIM_SUBMIT_RULE_H
+#include "shim/peer_trail.h"
 #include "shim/submit.h"
 #include <stddef.h>
 
@@ -42,8 +43,21 @@ static inline unsigned cup_rule_touch(CUdeviceptr pointer)
     return cup_submit_is_host(pointer) ? CUP_SUBMIT_HOST : CUP_SUBMIT_PLAIN;
 }
 
+/* A side of a copy: its context may be another one than the stream's. */
+static inline unsigned cup_rule_side(CUdeviceptr pointer)
+{
+    cup_peer_trail_note(pointer);
+    return CUP_SUBMIT_PLAIN;
+}
+
+static inline unsigned cup_rule_either_side(CUdeviceptr dst, CUdeviceptr src)
+{
+    return cup_rule_side(dst) | cup_rule_side(src);
+}
+
 static inline unsigned cup_rule_either(CUdeviceptr dst, CUdeviceptr src)
 {
+    cup_rule_either_side(dst, src);
     return cup_submit_is_host(dst) || cup_submit_is_host(src) ? CUP_SUBMIT_HOST : CUP_SUBMIT_PLAIN;
 }
 
@@ -60,6 +74,10 @@ static inline bool cup_rule_is_host_side(CUmemorytype type, CUdeviceptr pointer)
 static inline unsigned cup_rule_sides(CUmemorytype dst_type, CUdeviceptr dst, CUmemorytype src_type,
                                       CUdeviceptr src, bool is_async)
 {
+    if (dst_type == CU_MEMORYTYPE_DEVICE || dst_type == CU_MEMORYTYPE_UNIFIED)
+        cup_rule_side(dst);
+    if (src_type == CU_MEMORYTYPE_DEVICE || src_type == CU_MEMORYTYPE_UNIFIED)
+        cup_rule_side(src);
     if (is_async)
         return cup_rule_is_host_side(dst_type, dst) || cup_rule_is_host_side(src_type, src)
                    ? CUP_SUBMIT_HOST
@@ -92,8 +110,11 @@ CUP_RULE_COPY(peer, CUDA_MEMCPY3D_PEER)
  * with a host side. A source that may be read out of the stream's order is not held back by a wait in
  * the stream: what was freed before becomes complete on the host first.
  */
-static inline unsigned cup_rule_batch(const CUmemcpyAttributes *attrs, size_t attr_count, size_t copy_count)
+static inline unsigned cup_rule_batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs,
+                                      const CUmemcpyAttributes *attrs, size_t attr_count, size_t copy_count)
 {
+    for (size_t i = 0; cup_peer_is_several() && dsts && srcs && i < copy_count; i++)
+        cup_rule_either_side(dsts[i], srcs[i]);
     for (size_t i = 0; attrs && attr_count <= copy_count && i < attr_count; i++) {
         if (attrs[i].srcAccessOrder != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM) {
             cup_submit_doubt();
@@ -103,8 +124,18 @@ static inline unsigned cup_rule_batch(const CUmemcpyAttributes *attrs, size_t at
     return CUP_SUBMIT_HOST;
 }
 
+static inline void cup_rule_operand(const CUmemcpy3DOperand *operand)
+{
+    if (operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER)
+        cup_rule_side(operand->op.ptr.ptr);
+}
+
 static inline unsigned cup_rule_batch_3d(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
 {
+    for (size_t i = 0; cup_peer_is_several() && ops && i < count; i++) {
+        cup_rule_operand(&ops[i].dst);
+        cup_rule_operand(&ops[i].src);
+    }
     for (size_t i = 0; ops && i < count; i++) {
         if (ops[i].srcAccessOrder != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM) {
             cup_submit_doubt();

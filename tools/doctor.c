@@ -3,7 +3,7 @@
  * doctor - `cupola doctor`: what is there, and with a program: how it reaches CUDA and what the pool did for
  * it.
  * How:        from the bottom up: kernel, driver, library, options, program. The parts that need a file of
- *             their own are doctor_driver.c and doctor_app.c.
+ *             their own are doctor_driver.c, doctor_ipc.c and doctor_app.c.
  */
 #define _GNU_SOURCE
 #include "tools/doctor.h"
@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 static unsigned problems;
+static cup_conf_t conf; /* some kilobytes; filled by find_options() */
 
 void cup_doctor_find(cup_finding_t status, const char *area, const char *remedy, const char *format, ...)
 {
@@ -87,7 +88,6 @@ static void find_bad_option(const char *line)
 
 static void find_options(void)
 {
-    static cup_conf_t conf; /* some kilobytes */
     unsigned set = 0;
 
     cup_conf_load(environ, find_bad_option, &conf);
@@ -110,6 +110,7 @@ static void find_options(void)
 
 typedef struct options {
     const char *path; /* --library */
+    bool with_ipc;    /* --ipc */
     char **app;       /* NULL-terminated; NULL: none */
 } options_t;
 
@@ -121,6 +122,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'l':
         options->path = arg;
         return 0;
+    case 'i':
+        options->with_ipc = true;
+        return 0;
     case ARGP_KEY_ARG:
         options->app = &state->argv[state->next - 1];
         state->next = state->argc;
@@ -131,6 +135,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp_option option_list[] = {
     {"library", 'l', "PATH", 0, "this libcupola.so instead of the one beside the tool", 0},
+    {"ipc", 'i', NULL, 0, "also whether processes can share device memory: a table, before deployment", 0},
     {0},
 };
 
@@ -145,6 +150,7 @@ static const struct argp grammar = {
            "Exit code: 0 if nothing is in the way, 1 if something is, 125 if cupola failed.\n\n"
            "Examples:\n"
            "  cupola doctor\n"
+           "  cupola doctor --ipc\n"
            "  cupola doctor -- ./solver input.dat\n",
 };
 
@@ -160,6 +166,8 @@ int cup_verb_doctor(int argc, char **argv)
     cup_doctor_driver();
     find_library(library);
     find_options();
+    if (options.with_ipc)
+        cup_doctor_ipc(&conf);
     fflush(stdout);
     if (options.app)
         cup_doctor_app(library, options.app);

@@ -6,6 +6,7 @@
  */
 #ifndef CUP_TOOLS_DOCTOR_H
 #define CUP_TOOLS_DOCTOR_H
+#include "shim/conf.h"
 
 /* X(enumerator, text) */
 #define CUP_FINDING_LIST(X)     \
@@ -25,6 +26,12 @@ void cup_doctor_find(cup_finding_t status, const char *area, const char *remedy,
 
 /* The driver, its devices, the entry points that features need. Loads libcuda.so.1; creates no context. */
 void cup_doctor_driver(void);
+
+/*
+ * Whether processes can share device memory: a table of device by device, namespaces, user, socket folder.
+ * After cup_doctor_driver(); creates no context, makes no folder.
+ */
+void cup_doctor_ipc(const cup_conf_t *conf);
 
 /* The program's file, then one run of it under the preload; its stdout goes to stderr. */
 void cup_doctor_app(const char *library, char *const *argv);

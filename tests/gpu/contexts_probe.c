@@ -150,7 +150,7 @@ static CUgreenCtx create_green(void)
     unsigned groups = 1;
 
     line("green-resource", cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
-    line("green-split", cuDevSmResourceSplitByCount(&part, &groups, &all, NULL, 0, 8));
+    line("probe-green-split", cuDevSmResourceSplitByCount(&part, &groups, &all, NULL, 0, 8));
     line("green-desc", cuDevResourceGenerateDesc(&desc, groups ? &part : &all, 1));
     line("green-create", cuGreenCtxCreate(&green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
     return green;

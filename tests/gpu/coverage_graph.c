@@ -187,7 +187,7 @@ static void print_last(coverage_bed_t *bed, const char *name, coverage_submit_t 
     dev_check(cuGraphDestroy(graph), "cuGraphDestroy");
 }
 
-/* Instantiation and the queries of it beside a capture: neither minds. */
+/* Instantiation beside a capture, which it spoils, and the queries of it, which do not. */
 static void print_beside_capture(coverage_bed_t *bed)
 {
     CUstream capturing = dev_stream();

@@ -8,7 +8,8 @@
  * Invariants: each state is a process of its own, which starts anew where a call leaves it broken: after a
  *             crash, a hang, an asynchronous error. All memory is made before the state is entered, and
  *             what is "freed" is given back after the last was made, so that nothing takes its address.
- *             What a call allocates goes back after it.
+ *             What a call allocates goes back after it. Calls without a pointer come first: where one of
+ *             them crashes the process tells no counters, and that which goes on has all memory again.
  * Threads:    calls come from one thread, or each from a thread of its own (GOLDEN_THREAD).
  */
 #ifndef CUP_TESTS_GOLDEN_H

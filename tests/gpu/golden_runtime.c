@@ -225,6 +225,7 @@ static void enter_sticky(void)
                 "cuMemAddressReserve");
     dev_fill(nothing, SMALL_BYTES, 1, NULL);
     golden_need(cudaDeviceSynchronize() == cudaSuccess, "an illegal address");
+    cudaGetLastError(); /* or the first call would tell it, whichever that is */
 }
 
 #define BEGIN(name, mode)                                                                                    \
@@ -291,8 +292,8 @@ static bool is_sound(void)
 int main(int argc, char **argv)
 {
     const golden_program_t program = {
-        .tables = {{golden_pointer_calls, golden_pointer_call_count, true},
-                   {golden_other_calls, golden_other_call_count, false}},
+        .tables = {{golden_other_calls, golden_other_call_count, false}, /* some crash: golden.h */
+                   {golden_pointer_calls, golden_pointer_call_count, true}},
         .kinds = g_kinds,
         .kind_count = GOLDEN_COUNT(g_kinds),
         .states = g_states,

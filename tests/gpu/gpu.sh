@@ -4,12 +4,15 @@
 #   quirks, vmm_quirks   the driver does what we rely on
 #   fence_catches        a shim without order is caught by the fence check, with each kind of last user
 #   debts native         what the driver's own free keeps
+#   coverage, query_probe, contexts_probe, peer_probe (two devices): what the driver says is what it said when it was kept
+#   golden driver, golden runtime: likewise, of odd calls; and under each backing as natively
 # and under each backing, whose name follows:
 #   doors     every way to the driver is served by the pool: by counters; and each block's bytes are verified on the
 #             stream just before its free
 #   latency   a free under a running kernel is served, and whoever gets the block next finds the kernel finished
 #   fence     100,000 blocks change hands, none too early
 #   debts     what CUPOLA_FREE=exact promises is kept
+#   peers     two devices: copies, sets and kernels as natively (peer_same.sh)
 # A line each; the output of what failed. Exit 77 without a GPU.
 set -u
 build=$1 here=$(cd "$(dirname "$0")" && pwd)
@@ -22,7 +25,9 @@ passed=0 failed=0
 [ $? -eq 77 ] && { cat "$dir/probe"; exit 77; }
 
 verdict() { # CODE NAME [REMARK]
-    if [ "$1" -eq 0 ]; then
+    if [ "$1" -eq 77 ]; then
+        printf 'absent %-20s %s\n' "$2" "$(tail -n 1 "$dir/out")"
+    elif [ "$1" -eq 0 ]; then
         passed=$((passed + 1))
         printf 'ok     %-20s %s\n' "$2" "${3-}"
     else
@@ -50,15 +55,36 @@ served() {
     verdict $? "$name, $backing" "$(grep -o 'wrong_words=[0-9]* .*coalesced=[^ ]*' "$dir/out")"
 }
 
+# All columns of both tables at once: mostly they wait.
+goldens() {
+    local name column
+    for name in driver runtime; do
+        for column in native raw vmm; do
+            { timeout 120 "$here/golden.sh" $column "$build/bench/golden_$name" "$shim" >"$dir/golden.$name.$column" 2>&1
+              echo $? >"$dir/golden.$name.$column.code"; } &
+        done
+    done
+    wait
+    for name in driver runtime; do
+        for column in native raw vmm; do
+            cp "$dir/golden.$name.$column" "$dir/out"
+            verdict "$(cat "$dir/golden.$name.$column.code")" "golden $name, $column"
+        done
+    done
+}
+
 debts() { # COLUMN NAME [SHIM]: 8 at once
     DEBTS_JOBS=8 "$here/debts.sh" "$build/bench/debts" "$here/debts.expected" "$1" ${3+"$3"} >"$dir/out" 2>&1
     verdict $? "debts $2" "$(tail -n 1 "$dir/out")"
 }
 
-for quirks in quirks vmm_quirks capture_matrix; do
+for quirks in quirks vmm_quirks capture_matrix query_probe contexts_probe peer_probe; do
     "$here/same.sh" "$build/bench/$quirks" "$here/$quirks.expected" >"$dir/out" 2>&1
     verdict $? $quirks
 done
+"$here/coverage.sh" "$build/bench/coverage" "$here/coverage.expected" >"$dir/out" 2>&1
+verdict $? coverage
+goldens
 if [ -e "$wrong" ]; then
     "$here/fence.sh" "$build/bench/fence" "$wrong" >"$dir/out" 2>&1
     verdict $? fence_catches
@@ -73,6 +99,8 @@ for backing in raw vmm; do
     served 50 sort "$build/bench/thrust_loop-static" 20
     served 50000 fence timeout 60 "$build/bench/fence" --threads 16 --lifetimes 100000
     CUPOLA_BACKING=$backing debts exact "exact, $backing" "$shim"
+    CUPOLA_BACKING=$backing "$here/peer_same.sh" "$build/bench/peer_probe" "$shim" >"$dir/out" 2>&1
+    verdict $? "peers, $backing"
 done
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -4,8 +4,8 @@
  * yes or no, no times.
  * What:       memory of cuMemAlloc and of cuMemCreate on device 0 (mapped, with access for device 0 alone),
  *             used from a context of device 1: kernels, copies in every form, sets; before access is given,
- *             while it is, afterwards. For the record: nothing is expected of it yet. Runs on the software
- *             driver, too (SOFTCUDA_DEVICES=2).
+ *             while it is, afterwards. The output of two H200s is kept (peer_probe.expected); lines that
+ *             begin with "probe" are for the record. Runs on the software driver, too (SOFTCUDA_DEVICES=2).
  * Not here:   the pool: this program runs without the preload. One device (quirks.c, vmm_quirks.c).
  * Invariants: each group in a process of its own: an error may end a context. A spinning kernel is what
  *             makes "in flight" certain. A word that comes back as it should is told as 1.
@@ -166,14 +166,25 @@ static uint64_t read_word(const place_t *place, CUdeviceptr from)
     return word;
 }
 
-/* What a launch that writes device 0's memory gives in the end, and whether the word changed. */
-static void try_kernel(const char *name, const place_t *from)
+static void play_kernel(const char *mark, const char *name, const place_t *from)
 {
     uint64_t before = read_word(&g_zero, g_far);
     CUresult launched = fill(from, g_far, before + 1), ended = cuStreamSynchronize(from->stream);
 
-    printf("%s-kernel-%s launch %d, sync %d, written %d\n", g_kind, name, launched, ended,
+    printf("%s%s-kernel-%s launch %d, sync %d, written %d\n", mark, g_kind, name, launched, ended,
            read_word(&g_zero, g_far) != before);
+}
+
+/* What a launch that writes device 0's memory gives in the end, and whether the word changed. */
+static void try_kernel(const char *name, const place_t *from)
+{
+    play_kernel("", name, from);
+}
+
+/* The software driver has it otherwise: there access is a context's, and what is refused writes nothing. */
+static void probe_kernel(const char *name, const place_t *from)
+{
+    play_kernel("probe ", name, from);
 }
 
 /* ---- copies ---- */
@@ -469,7 +480,7 @@ static void group_second_context(void)
     second = furnish(ctx);
     line("second-may-give", cuCtxEnablePeerAccess(g_zero.ctx, 0));
     line("second-may-take", cuCtxDisablePeerAccess(g_zero.ctx));
-    try_kernel("second-context", &second);
+    probe_kernel("second-context", &second);
 }
 
 /* What becomes of a kernel in flight that uses the memory. */
@@ -549,7 +560,7 @@ static void group_set_access(void)
     try_kernel("set-access", &g_one);
     line("set-access-none", set_access(g_far, 2 * SLOT, 1, CU_MEM_ACCESS_FLAGS_PROT_NONE));
     try_kernel("set-access-owner", &g_zero);
-    try_kernel("set-access-none", &g_one);
+    probe_kernel("set-access-none", &g_one);
 }
 
 /* What a free on device 0 waits for: work of device 1's context that names device 0's memory. */

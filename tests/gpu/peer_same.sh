@@ -3,14 +3,12 @@
 # peer_same.sh PROBE SHIM: peer_probe's lines of cuMemAlloc memory, natively and under the preload (CUPOLA_BACKING says which),
 # must be the same, but for those that are known to differ; by the counters every allocation was the pool's. Exit 77 without
 # two devices.
-#   kernel-second-context   under vmm access is the device's, so another context of it has it, too
 #   taken-in-flight, kernel-taken   taking access waits for the work in flight: a kernel that natively may be cut off, is not
-#   set-..., sets           sets of memory without access are not seen to yet
 set -u
 probe=$1 shim=$(realpath "$2")
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
-known='^raw-(kernel-second-context|taken-in-flight|kernel-taken|set) |^raw-set-'
+known='^raw-(taken-in-flight|kernel-taken) '
 
 "$probe" >"$dir/native.all" 2>"$dir/err" || { code=$?; cat "$dir/err"; exit $code; }
 LD_PRELOAD=$shim CUPOLA_STATS=$dir/stats "$probe" >"$dir/pooled.all" 2>"$dir/err" || { cat "$dir/err"; exit 1; }

@@ -28,7 +28,7 @@
     X(SYNC_MEMOPS, word) X(BUFFER_ID, id) X(IS_MANAGED, word) X(DEVICE_ORDINAL, word)                           \
     X(IS_LEGACY_CUDA_IPC_CAPABLE, word) X(RANGE_START_ADDR, address) X(RANGE_SIZE, size) X(MAPPED, word)        \
     X(ALLOWED_HANDLE_TYPES, size) X(IS_GPU_DIRECT_RDMA_CAPABLE, word) X(ACCESS_FLAGS, word)                     \
-    X(MEMPOOL_HANDLE, size) X(MAPPING_SIZE, size) X(MAPPING_BASE_ADDR, address) X(MEMORY_BLOCK_ID, id)          \
+    X(MEMPOOL_HANDLE, size) X(MAPPING_SIZE, size) X(MAPPING_BASE_ADDR, mapping) X(MEMORY_BLOCK_ID, mapping_id)          \
     X(IS_HW_DECOMPRESS_CAPABLE, word)
 
 #define SUBJECTS(X)                                                                                             \
@@ -128,11 +128,41 @@ static void say_address(const answer_t *answer, int i)
         printf(" elsewhere");
 }
 
-/* Which subject was the first with this number: of either attribute. */
+/* Where a small block lies in the memory that it shares is the allocator's own business. */
+static void say_mapping(const answer_t *answer, int i)
+{
+    size_t size = 0;
+
+    cuMemGetAddressRange(NULL, &size, g_addr[i]);
+    if (answer->address == 0 || size >= SLOT)
+        say_address(answer, i);
+    else
+        printf(" %s", g_base[i] - answer->address < SLOT ? "holds" : "elsewhere");
+}
+
+/* Whether those that have this number are those that have the same mapping. */
+static void say_mapping_id(const answer_t *answer, int i)
+{
+    bool is_law = true;
+    CUdeviceptr mine = 0;
+
+    cuPointerGetAttribute(&mine, CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, g_addr[i]);
+    for (int k = 0; k < S_COUNT; k++) {
+        unsigned long long id = 0;
+        CUdeviceptr base = 0;
+
+        if (cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID, g_addr[k]) == CUDA_SUCCESS &&
+            cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, g_addr[k]) == CUDA_SUCCESS)
+            is_law = is_law && (id == answer->size) == (base == mine);
+    }
+    printf(" %s", answer->size == 0 ? "0" : is_law ? "by-mapping" : "not-by-mapping");
+}
+
+/* Which subject was the first with this number. */
 static void say_id(const answer_t *answer, int i)
 {
-    static unsigned long long seen[2 * S_COUNT * 2];
-    static int who[2 * S_COUNT * 2], count;
+    static unsigned long long seen[2 * S_COUNT];
+    static int who[2 * S_COUNT], count;
     int at = 0;
 
     while (at < count && seen[at] != answer->size)
@@ -215,8 +245,8 @@ static void odd_forms(void)
     line("null-data", cuPointerGetAttributes(1, several, NULL, g_addr[S_small]));
     line("null-one", cuPointerGetAttribute(NULL, CU_POINTER_ATTRIBUTE_BUFFER_ID, g_addr[S_small]));
     line("null-one-of-freed", cuPointerGetAttribute(NULL, CU_POINTER_ATTRIBUTE_BUFFER_ID, g_addr[S_freed]));
-    line("probe-unknown", cuPointerGetAttribute(&answer, unknown, g_addr[S_small]));
-    line("probe-unknown-each", cuPointerGetAttributes(1, &unknown, one, g_addr[S_small]));
+    line("unknown", cuPointerGetAttribute(&answer, unknown, g_addr[S_small]));
+    line("unknown-each", cuPointerGetAttributes(1, &unknown, one, g_addr[S_small]));
 }
 
 /* ---- ids ---- */
@@ -333,7 +363,8 @@ static void asks(int i)
     CUmemPoolPtrExportData data;
     int result = cuMemGetAccess(&access, &g_access.location, g_addr[i]);
 
-    printf("get-access-%s %d %llu\n", who, result, result ? 0 : access);
+    /* Of a large block that is freed the H200 told 0 in one order of calls and 1 in another (golden.c): no rule. */
+    printf("%sget-access-%s %d %llu\n", i == S_freed_large ? "probe-" : "", who, result, result ? 0 : access);
     result = cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)g_addr[i]);
     printf("retain-%s %d\n", who, result);
     if (result == CUDA_SUCCESS)

@@ -252,9 +252,9 @@ static void reset_primary(worker_t *w)
 
     OK(cuDevicePrimaryCtxReset(0));
     bury(w, &w->primary);
-    w->references = 0;
     OK(cuDevicePrimaryCtxRetain(&again, 0));
     REQUIRE(again == w->primary.ctx);
+    OK(cuDevicePrimaryCtxRelease(0)); /* those from before the reset still count (measured) */
     enter(&w->primary);
     OK(cuStreamCreate(&w->primary.stream, CU_STREAM_NON_BLOCKING));
 }

@@ -3,7 +3,7 @@
  * peer - what the tests of several devices share: contexts with their kernels, and the question who reaches
  * what.
  * What:       a place is a context with a stream and the fill kernel. Whether its kernels reach a block is
- *             asked by running one: a context that breaks by it is healed (softcuda_stick).
+ *             asked by running one: a context that breaks by it is healed (softcuda_heal).
  * Not here:   what must be so (peer.c, peer_law.c, peer_faults.c).
  */
 #ifndef CUP_TESTS_PRELOAD_PEER_H
@@ -78,13 +78,12 @@ static inline CUresult peer_fill(const place_t *place, CUdeviceptr block, uint64
 /* Whether a kernel of the place can write 64 bytes there: it has written the pattern of seed then. */
 static inline bool peer_can_write(const place_t *place, CUdeviceptr block, uint64_t seed)
 {
-    CUresult result;
+    int code;
 
     REQUIRE(peer_fill(place, block, 64, seed) == CUDA_SUCCESS);
-    result = cuStreamSynchronize(place->stream);
-    REQUIRE(result == CUDA_SUCCESS || result == CUDA_ERROR_ILLEGAL_ADDRESS);
-    softcuda_stick(place->ctx, CUDA_SUCCESS);
-    return result == CUDA_SUCCESS;
+    code = softcuda_heal(place->ctx);
+    REQUIRE(code == CUDA_SUCCESS || code == CUDA_ERROR_ILLEGAL_ADDRESS);
+    return code == CUDA_SUCCESS;
 }
 
 /* The context becomes current. */

@@ -83,7 +83,7 @@ static void forget_place(int place)
 static void give(void)
 {
     int from = any(PLACES), to = any(PLACES);
-    CUresult expected = g_place[from].device == g_place[to].device ? CUDA_ERROR_INVALID_DEVICE
+    CUresult expected = g_place[from].device == g_place[to].device ? CUDA_ERROR_PEER_ACCESS_UNSUPPORTED
                         : g_given[from][to]                        ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
                                                                    : CUDA_SUCCESS;
 

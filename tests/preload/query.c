@@ -67,16 +67,20 @@ static CUresult export_range(CUdeviceptr ptr, size_t size)
 /* Nobody's: alone an error, among others zeros. */
 static void require_unknown(CUdeviceptr ptr)
 {
-    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_BUFFER_ID, CU_POINTER_ATTRIBUTE_CONTEXT};
-    unsigned long long value, id = 77;
+    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_BUFFER_ID, CU_POINTER_ATTRIBUTE_CONTEXT,
+                                        CU_POINTER_ATTRIBUTE_HOST_POINTER, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+    unsigned long long value, id = 77, host = 77, size = 77;
     CUcontext context = (CUcontext)&value;
-    void *data[] = {&id, &context};
+    void *data[] = {&id, &context, &host, &size};
+    size_t range;
 
     REQUIRE(ask(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, ptr, &value) == CUDA_ERROR_INVALID_VALUE);
     REQUIRE(ask(CU_POINTER_ATTRIBUTE_BUFFER_ID, ptr, &value) == CUDA_ERROR_INVALID_VALUE);
-    REQUIRE(cuPointerGetAttributes(2, attributes, data, ptr) == CUDA_SUCCESS && id == 0 && !context);
-    REQUIRE(cuMemGetAddressRange(NULL, NULL, ptr) == CUDA_ERROR_NOT_FOUND);
+    REQUIRE(cuPointerGetAttributes(4, attributes, data, ptr) == CUDA_SUCCESS && id == 0 && !context);
+    REQUIRE(host == ptr && size == 77); /* measured, both */
+    REQUIRE(cuMemGetAddressRange(NULL, &range, ptr) == CUDA_ERROR_NOT_FOUND);
     REQUIRE(set_sync(ptr, 1) == CUDA_ERROR_INVALID_VALUE);
+    REQUIRE(cuMemHostUnregister((void *)(uintptr_t)ptr) == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }
 
 /* ---- doors ---- */
@@ -132,7 +136,7 @@ static void doors(void)
 
 /* ---- law ---- */
 
-enum { BLOCKS = 200, STEPS = 4000 };
+enum { BLOCKS = 200, STEPS = 4000, UNIT = 2 << 20 };
 
 typedef struct {
     CUdeviceptr base; /* 0: none */
@@ -183,6 +187,31 @@ static void step_free(block_t *block)
     block->base = 0;
 }
 
+/* What the mapping of a block must be, from where it lies. */
+static void must_have_mapping(const block_t *block, CUdeviceptr ptr)
+{
+    CUdeviceptr base = block->size < UNIT ? block->base / UNIT * UNIT : block->base;
+    size_t size = (block->base + block->size - base + UNIT - 1) / UNIT * UNIT;
+
+    REQUIRE(told(CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, ptr) == base);
+    REQUIRE(told(CU_POINTER_ATTRIBUTE_MAPPING_SIZE, ptr) == size);
+}
+
+/* The same number, if and only if it is the same mapping; one that reaches from unit to unit is its block's own. */
+static void must_agree(const block_t *a, const block_t *b)
+{
+    int is_same = a->base / UNIT == b->base / UNIT;
+
+    for (int i = 0; i < 2; i++) {
+        const block_t *block = i ? b : a;
+
+        is_same = is_same && (a == b || (block->base + block->size - 1) / UNIT == block->base / UNIT);
+        is_same = is_same && (a == b || block->size < UNIT);
+    }
+    REQUIRE((told(CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID, a->base + a->size - 1) ==
+             told(CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID, b->base)) == is_same);
+}
+
 static void check_block(cup_rng_t *rng, const block_t *block)
 {
     CUdeviceptr ptr = block->base + cup_rng_below(rng, block->size), base;
@@ -198,8 +227,8 @@ static void check_block(cup_rng_t *rng, const block_t *block)
     REQUIRE(told(CU_POINTER_ATTRIBUTE_DEVICE_POINTER, ptr) == ptr);
     REQUIRE(told(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, ptr) == block->base);
     REQUIRE(told(CU_POINTER_ATTRIBUTE_RANGE_SIZE, ptr) == block->size);
-    REQUIRE(told(CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, ptr) == block->base);
-    REQUIRE(told(CU_POINTER_ATTRIBUTE_MAPPING_SIZE, ptr) == block->size);
+    must_have_mapping(block, ptr);
+    REQUIRE(told(CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE, ptr) == 1);
     REQUIRE(told(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, ptr) == 1);
     REQUIRE(told(CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, ptr) == 0);
     REQUIRE(told(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, ptr) == block->sync);
@@ -258,6 +287,10 @@ static void law(void)
     for (int i = 0; i < BLOCKS; i++)
         if (g_block[i].base)
             check_block(&rng, &g_block[i]);
+    for (int i = 0; i < BLOCKS; i++)
+        for (int k = 0; k <= i; k++)
+            if (g_block[i].base && g_block[k].base)
+                must_agree(&g_block[i], &g_block[k]);
     reads = driver_calls();
     fprintf(stderr, "%d held, %llu driver allocations\n", g_gone_count, (unsigned long long)reads);
     REQUIRE(g_gone_count > 10);
@@ -288,10 +321,57 @@ static void contexts(void)
     REQUIRE(told(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, b) == 1);
     REQUIRE(id_of(a) != id_of(b));
     REQUIRE(cuCtxGetCurrent(&now) == CUDA_SUCCESS && !now);
-    REQUIRE(set_sync(a, 1) == CUDA_ERROR_INVALID_CONTEXT);
+    REQUIRE(set_sync(a, 1) == CUDA_SUCCESS); /* needs no context (measured) */
+    REQUIRE(told(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a) == 1 && told(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, b) == 0);
+    REQUIRE(cuCtxGetCurrent(&now) == CUDA_SUCCESS && !now);
     REQUIRE(cuCtxSetCurrent(first) == CUDA_SUCCESS && cuCtxDestroy(second) == CUDA_SUCCESS);
     REQUIRE(ask(CU_POINTER_ATTRIBUTE_CONTEXT, b, &value) == CUDA_ERROR_INVALID_VALUE);
     REQUIRE(told(CU_POINTER_ATTRIBUTE_CONTEXT, a) == (unsigned long long)(uintptr_t)first);
+}
+
+/* The driver takes a mapping for memory that the host may have; memory of cuMemAlloc it does not. */
+static void host(void)
+{
+    size_t sizes[] = {300, 4096, 100 << 10, 3 << 20};
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        CUdeviceptr block = client_alloc(sizes[i]), device = 7;
+        void *at = (void *)(uintptr_t)(block + sizes[i] / 2);
+        unsigned flags = 7;
+
+        for (int k = 0; k < 2; k++) {
+            REQUIRE(cuMemHostGetDevicePointer(&device, at, 0) == CUDA_ERROR_INVALID_VALUE && device == 7);
+            REQUIRE(cuMemHostGetFlags(&flags, at) == CUDA_ERROR_INVALID_VALUE && flags == 7);
+            REQUIRE(cuMemHostUnregister(at) ==
+                    (k ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : CUDA_ERROR_INVALID_VALUE));
+            REQUIRE(k || cuMemFree(block) == CUDA_SUCCESS);
+        }
+    }
+    REQUIRE(driver_calls() < 10);
+}
+
+/* Of a live block nobody has access by cuMemSetAccess: that is no error. */
+static void access_of(void)
+{
+    const CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
+    CUdeviceptr block = client_alloc(4096);
+    unsigned long long access = 9;
+
+    REQUIRE(cuMemGetAccess(&access, &here, block + 9) == CUDA_SUCCESS && access == 0);
+    REQUIRE(cuMemFree(block) == CUDA_SUCCESS);
+    REQUIRE(cuMemGetAccess(&access, &here, block) == CUDA_ERROR_INVALID_VALUE);
+}
+
+/* Handles are made for the decompression engine, unless the driver does not make such: that is told, then. */
+static void decompress(void)
+{
+    CUdeviceptr block;
+
+    REQUIRE(softcuda_fail_nth("cuMemCreate", 1, CUDA_ERROR_NOT_SUPPORTED) == 0);
+    block = client_alloc(4096);
+    REQUIRE(told(CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE, block) == !is_vmm());
+    REQUIRE(told(CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, block) == 1);
+    REQUIRE(softcuda_calls("cuMemCreate") == (is_vmm() ? 3 : 0)); /* two trials, a chunk */
 }
 
 /* Questions are no reason for a capture to fail, natively: nor is what we have to do for an answer. */
@@ -429,8 +509,7 @@ static void pitch(void)
     REQUIRE(cuMemAllocPitch(&block, NULL, 1, 1, 4) == CUDA_ERROR_INVALID_VALUE);
     REQUIRE(cuMemAllocPitch(NULL, &pitch, 1, 1, 4) == CUDA_ERROR_INVALID_VALUE);
     REQUIRE(cuMemAllocPitch(&block, &pitch, 1, (size_t)1 << 40, 4) == CUDA_ERROR_OUT_OF_MEMORY);
-    REQUIRE(cuMemAllocPitch(&block, &pitch, 1, SIZE_MAX, 4) == CUDA_ERROR_OUT_OF_MEMORY);
-    REQUIRE(block == 9 && pitch == 5);
+    REQUIRE(cuMemAllocPitch(&block, &pitch, 1, SIZE_MAX, 4) == CUDA_ERROR_INVALID_VALUE); /* measured */
     softcuda_reset_counters();
     for (size_t i = 0; i < 2 * MOST; i++)
         pitched(20000 + i, 1, 16);
@@ -460,11 +539,11 @@ static void all_questions(CUdeviceptr block, size_t size)
 {
     static const CUpointer_attribute attributes[] = {
 #define NAME(name, ...) CU_POINTER_ATTRIBUTE_##name,
-        CUP_ATTRIBUTE_LIST(NAME, NAME, NAME)
+        CUP_ATTRIBUTE_LIST(NAME, NAME, NAME, NAME)
 #undef NAME
     };
     enum { COUNT = sizeof(attributes) / sizeof(attributes[0]) };
-    unsigned long long each[COUNT][2], access;
+    unsigned long long each[COUNT][2], access = 0;
     CUpointer_attribute copy[COUNT];
     void *data[COUNT];
     const CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
@@ -484,7 +563,7 @@ static void all_questions(CUdeviceptr block, size_t size)
     if (result != CUDA_ERROR_NOT_SUPPORTED ||
         !is_vmm()) /* what such memory gets, where the contexts can't help */
         fine(result);
-    REQUIRE(cuMemGetAccess(&access, &here, block) != CUDA_SUCCESS);
+    REQUIRE(cuMemGetAccess(&access, &here, block) != CUDA_SUCCESS || access == 0);
     REQUIRE(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)block) != CUDA_SUCCESS);
     REQUIRE(cuMemUnmap(block, size) != CUDA_SUCCESS);
     REQUIRE(cuMemAddressFree(block, size) != CUDA_SUCCESS);
@@ -545,6 +624,9 @@ int main(int argc, char **argv)
     } cases[] = {{"doors", doors, 0},
                  {"law", law, 0},
                  {"contexts", contexts, 0},
+                 {"host", host, 0},
+                 {"access_of", access_of, 0},
+                 {"decompress", decompress, 0},
                  {"no_witness", no_witness, 0},
                  {"capture", capture, 0},
                  {"threads", threads, 0},

@@ -58,6 +58,7 @@ static void story(void)
     servant_t far = ipc_exported(&there, SIZE, 7), own = ipc_filled(NULL, SIZE, 8),
               open = ipc_opened(NULL, &far);
     unsigned long long id = told(CU_POINTER_ATTRIBUTE_BUFFER_ID, open.address), value;
+    size_t size;
 
     REQUIRE(id >> 62 == 1 && id != told(CU_POINTER_ATTRIBUTE_BUFFER_ID, own.address));
     check_story(open.address, open.address);
@@ -67,7 +68,7 @@ static void story(void)
     REQUIRE(servant_tell(NULL, SERVANT_CLOSE, &open) == CUDA_SUCCESS);
     REQUIRE(cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_BUFFER_ID, open.address) ==
             CUDA_ERROR_INVALID_VALUE);
-    REQUIRE(cuMemGetAddressRange(NULL, NULL, open.address) == CUDA_ERROR_NOT_FOUND);
+    REQUIRE(cuMemGetAddressRange(NULL, &size, open.address) == CUDA_ERROR_NOT_FOUND);
     open = ipc_opened(NULL, &far);
     REQUIRE(told(CU_POINTER_ATTRIBUTE_BUFFER_ID, open.address) != id);
     REQUIRE(servant_tell(NULL, SERVANT_CLOSE, &open) == CUDA_SUCCESS);

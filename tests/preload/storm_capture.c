@@ -52,6 +52,7 @@ void storm_drop_graph(graph_t *graph)
 
 static void end_capture(worker_t *w, capture_t *capture)
 {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     graph_t *made = find_graph(w, false);
     CUgraph graph = NULL;
 
@@ -60,7 +61,9 @@ static void end_capture(worker_t *w, capture_t *capture)
     REQUIRE(graph);
     if (!made)
         storm_drop_graph(made = &w->graph[below(w, GRAPHS)]);
+    CU(cuThreadExchangeStreamCaptureMode(&mode)); /* or it spoils another worker's global capture (measured) */
     CU(cuGraphInstantiateWithFlags(&made->exec, graph, 0));
+    CU(cuThreadExchangeStreamCaptureMode(&mode));
     CU(cuGraphDestroy(graph));
     made->count = capture->count;
     memcpy(made->block, capture->block, sizeof(made->block));

@@ -184,12 +184,16 @@ static CUresult destroy(CUcontext ctx)
 
 SC_EXPORT CUresult cuCtxDestroy(CUcontext ctx)
 {
+    if (!ctx && !sc_has_ended()) /* measured, also before cuInit */
+        return CUDA_ERROR_INVALID_VALUE;
     SC_ENTER(cuCtxDestroy);
     return destroy(ctx);
 }
 
 SC_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
+    if (!ctx && !sc_has_ended()) /* measured, also before cuInit */
+        return CUDA_ERROR_INVALID_VALUE;
     SC_ENTER(cuCtxDestroy_v2);
     return destroy(ctx);
 }
@@ -385,11 +389,12 @@ static CUresult release(CUdevice device)
     if (device < 0 || device >= sc.device_count)
         return CUDA_ERROR_INVALID_DEVICE;
     sc_ctx_t *primary = sc.primaries[device];
-    if (!primary || !primary->is_alive || primary->retains == 0)
+    if (!primary || primary->retains == 0)
         return CUDA_ERROR_INVALID_CONTEXT;
-    return --primary->retains == 0 ? close_context(primary) : CUDA_SUCCESS;
+    return --primary->retains == 0 && primary->is_alive ? close_context(primary) : CUDA_SUCCESS;
 }
 
+/* The references stay: who has one gives it back afterwards, and the next one does not end it (measured). */
 static CUresult reset(CUdevice device)
 {
     if (device < 0 || device >= sc.device_count)
@@ -397,7 +402,6 @@ static CUresult reset(CUdevice device)
     sc_ctx_t *primary = sc.primaries[device];
     if (!primary || !primary->is_alive)
         return CUDA_SUCCESS;
-    primary->retains = 0;
     return close_context(primary);
 }
 

@@ -107,6 +107,11 @@ static CUresult check_context(unsigned needs)
     return needs & SC_UNSAFE ? sc_capture_check_unsafe() : CUDA_SUCCESS;
 }
 
+bool sc_has_ended(void)
+{
+    return atomic_load(&is_deinit);
+}
+
 CUresult sc_enter(sc_entry_t index, bool *out_is_locked)
 {
     entry_state_t *entry = &entries[index];
@@ -166,6 +171,7 @@ CUresult sc_read_env(void)
     sc.delay_us = env_number("SOFTCUDA_DELAY_US", sc.has_latency ? 0 : 200);
     if (env_number("SOFTCUDA_STRICT", 0) == 1)
         atexit(report_at_exit);
+    atexit(softcuda_deinit); /* what was there before cuInit comes later, and is refused (measured) */
     return CUDA_SUCCESS;
 }
 
@@ -256,6 +262,18 @@ SC_EXPORT void softcuda_stick(void *context, int code)
     if (ctx)
         ctx->sticky = code;
     pthread_mutex_unlock(&sc.lock);
+}
+
+SC_EXPORT int softcuda_heal(void *context)
+{
+    sc_ctx_t *ctx = context;
+
+    pthread_mutex_lock(&sc.lock);
+    sc_ctx_drain(ctx);
+    int code = ctx->sticky;
+    ctx->sticky = CUDA_SUCCESS;
+    pthread_mutex_unlock(&sc.lock);
+    return code;
 }
 
 SC_EXPORT uint64_t softcuda_unfinished(void)

@@ -49,11 +49,12 @@ static void stage(sc_work_t *work)
     work->copy.src.base = (uint64_t)(uintptr_t)work->staged;
 }
 
+/* The Peer forms are refused in a capture, and spoil it (measured). */
 static CUresult find_stream(const where_t *where, sc_stream_t **out_stream)
 {
     CUresult status = sc_stream_find(where->handle, where->null, out_stream);
 
-    if (status == CUDA_SUCCESS && where->is_sync)
+    if (status == CUDA_SUCCESS && (where->is_sync || where->is_peer))
         status = sc_capture_check_stream(*out_stream);
     return status;
 }
@@ -85,6 +86,14 @@ static int stream_device(const where_t *where)
                                                                                : sc_ctx_current()->device;
 }
 
+/* Stream-ordered memory is out of another device's reach, also for copies (measured). */
+static bool is_pool_closed(uint64_t addr)
+{
+    const sc_alloc_t *alloc = sc_heap_find(addr);
+
+    return alloc && alloc->kind == SC_MEM_ASYNC && !sc_ctx_may_use(sc_ctx_current(), alloc);
+}
+
 /* A side that is a device address must lie in one live allocation, or be mapped with access for the current
  * device, and for the stream's: which of the two copies is not measured. */
 static bool is_side_good(const where_t *where, uint64_t addr, uint64_t size)
@@ -93,6 +102,8 @@ static bool is_side_good(const where_t *where, uint64_t addr, uint64_t size)
         return addr != 0;
     if (where->is_peer)
         return sc_is_usable(addr, size, -1);
+    if (is_pool_closed(addr))
+        return false;
     return sc_is_usable(addr, size, sc_ctx_current()->device) &&
            sc_is_usable(addr, size, stream_device(where));
 }
@@ -140,6 +151,19 @@ static CUresult copy(const where_t *where, uint64_t dst, uint64_t src, size_t si
     return submit_copy(where, &work);
 }
 
+/* A copy finds its way to another device's plain memory; a set needs access, its stream's (measured). */
+static bool is_settable(const where_t *where, uint64_t addr, uint64_t size)
+{
+    const sc_alloc_t *alloc = sc_heap_find(addr);
+    sc_stream_t *stream;
+
+    if (addr == 0 || is_pageable(addr))
+        return false;
+    if (is_host(addr) || sc_stream_find(where->handle, where->null, &stream) != CUDA_SUCCESS)
+        return true; /* a stream that is not there: the submission is refused by that code */
+    return (!alloc || sc_ctx_may_use(stream->ctx, alloc)) && sc_is_usable(addr, size, stream->ctx->device);
+}
+
 static CUresult plan_set(const where_t *where, sc_work_t *work)
 {
     uint64_t dst = work->set.dst;
@@ -148,7 +172,7 @@ static CUresult plan_set(const where_t *where, sc_work_t *work)
     if (work->set.width == 0 || work->set.height == 0)
         return CUDA_SUCCESS;
     uint64_t size = span(&side, work->set.width * work->set.element, work->set.height, 1);
-    if (dst % work->set.element != 0 || !is_side_good(where, dst, size) || is_pageable(dst))
+    if (dst % work->set.element != 0 || !is_settable(where, dst, size))
         return CUDA_ERROR_INVALID_VALUE;
     sc_work_touch(work, dst, size);
     return CUDA_SUCCESS;
@@ -219,6 +243,12 @@ static CUresult check_owner(const sc_ctx_t *ctx, uint64_t addr)
     return device < 0 || device == ctx->device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* The linear form takes any context for memory of cuMemAlloc (measured); a mapping's must be its device's. */
+static CUresult check_named(const sc_ctx_t *ctx, uint64_t addr)
+{
+    return ctx && ctx->is_alive && !sc_mapping_find(addr) ? CUDA_SUCCESS : check_owner(ctx, addr);
+}
+
 /* A side whose context counts; a unified address tells whose it is, but a mapping is nobody's. */
 static CUresult check_side(CUmemorytype type, const sc_ctx_t *ctx, uint64_t addr)
 {
@@ -233,10 +263,10 @@ static CUresult check_side(CUmemorytype type, const sc_ctx_t *ctx, uint64_t addr
 static CUresult copy_peer(const where_t *where, uint64_t dst, const sc_ctx_t *dst_ctx, uint64_t src,
                           const sc_ctx_t *src_ctx, size_t size)
 {
-    CUresult status = check_owner(dst_ctx, dst);
+    CUresult status = check_named(dst_ctx, dst);
 
     if (status == CUDA_SUCCESS)
-        status = check_owner(src_ctx, src);
+        status = check_named(src_ctx, src);
     return status == CUDA_SUCCESS ? copy_device(where, dst, src, size) : status;
 }
 

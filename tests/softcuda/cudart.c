@@ -352,81 +352,83 @@ FORWARD(cudaDeviceSynchronize, (void), cuCtxSynchronize())
 
 /* ---- memory ---- */
 
+/* A driver that refuses writes 0, and so it arrives (measured). */
+static cudaError_t hand_out(void **block, CUdeviceptr base, size_t size, CUresult status)
+{
+    *block = (void *)(uintptr_t)base;
+    if (status == CUDA_SUCCESS)
+        announce(*block, size);
+    return finish((cudaError_t)status);
+}
+
+/* What is asked for without a place for the answer. */
+static cudaError_t enter_for(const void *out)
+{
+    cudaError_t error = enter();
+
+    return error == cudaSuccess && !out ? cudaErrorInvalidValue : error;
+}
+
 EXPORT cudaError_t cudaMalloc(void **block, size_t size)
 {
     CUdeviceptr base = 0;
-    cudaError_t error = enter();
+    CUresult status = CUDA_SUCCESS;
+    cudaError_t error = enter_for(block);
 
-    if (error == cudaSuccess && !block)
-        error = cudaErrorInvalidValue;
-    if (error == cudaSuccess && size > 0)
-        error = (cudaError_t)driver.cuMemAlloc(&base, size);
-    if (error == cudaSuccess) {
-        *block = (void *)(uintptr_t)base;
-        announce(*block, size);
-    }
-    return finish(error);
+    if (error != cudaSuccess)
+        return finish(error);
+    if (size > 0)
+        status = driver.cuMemAlloc(&base, size);
+    return hand_out(block, base, size, status);
 }
 
 EXPORT cudaError_t cudaMallocManaged(void **block, size_t size, unsigned int flags)
 {
     CUdeviceptr base = 0;
-    cudaError_t error = enter();
+    CUresult status = CUDA_SUCCESS;
+    cudaError_t error = enter_for(block);
 
-    if (error == cudaSuccess && !block)
-        error = cudaErrorInvalidValue;
-    if (error == cudaSuccess)
-        error = (cudaError_t)driver.cuMemAllocManaged(&base, size, flags);
-    if (error == cudaSuccess) {
-        *block = (void *)(uintptr_t)base;
-        announce(*block, size);
-    }
-    return finish(error);
+    if (error != cudaSuccess)
+        return finish(error);
+    if (size > 0)
+        status = driver.cuMemAllocManaged(&base, size, flags);
+    return hand_out(block, base, size, status);
 }
 
 EXPORT cudaError_t cudaMallocPitch(void **block, size_t *pitch, size_t width, size_t height)
 {
     CUdeviceptr base = 0;
-    cudaError_t error = enter();
+    CUresult status = CUDA_SUCCESS;
+    cudaError_t error = enter_for(block && pitch ? block : NULL);
 
-    if (error == cudaSuccess && (!block || !pitch))
-        error = cudaErrorInvalidValue;
-    if (error == cudaSuccess)
-        error = (cudaError_t)driver.cuMemAllocPitch(&base, pitch, width, height, 4);
-    if (error == cudaSuccess) {
-        *block = (void *)(uintptr_t)base;
-        announce(*block, *pitch * height);
-    }
-    return finish(error);
+    if (error != cudaSuccess)
+        return finish(error);
+    *pitch = 0;
+    if (width && height)
+        status = driver.cuMemAllocPitch(&base, pitch, width, height, 4);
+    return hand_out(block, base, *pitch * height, status);
 }
 
 EXPORT cudaError_t cudaMallocAsync(void **block, size_t size, cudaStream_t stream)
 {
     CUdeviceptr base = 0;
-    cudaError_t error = enter();
+    CUresult status = CUDA_SUCCESS;
+    cudaError_t error = enter_for(block);
 
-    if (error == cudaSuccess && !block)
-        error = cudaErrorInvalidValue;
-    if (error == cudaSuccess && size > 0)
-        error = (cudaError_t)driver.cuMemAllocAsync(&base, size, stream);
-    if (error == cudaSuccess) {
-        *block = (void *)(uintptr_t)base;
-        announce(*block, size);
-    }
-    return finish(error);
+    if (error != cudaSuccess)
+        return finish(error);
+    status = driver.cuMemAllocAsync(&base, size, stream);
+    return hand_out(block, base, size, status);
 }
 
 EXPORT cudaError_t cudaHostAlloc(void **block, size_t size, unsigned int flags)
 {
-    cudaError_t error = enter();
+    cudaError_t error = enter_for(block);
 
-    if (error == cudaSuccess && !block)
-        error = cudaErrorInvalidValue;
-    if (error == cudaSuccess && size == 0)
-        *block = NULL;
-    else if (error == cudaSuccess)
-        error = (cudaError_t)driver.cuMemHostAlloc(block, size, flags);
-    return finish(error);
+    if (error != cudaSuccess)
+        return finish(error);
+    *block = NULL;
+    return finish(size ? (cudaError_t)driver.cuMemHostAlloc(block, size, flags) : cudaSuccess);
 }
 
 EXPORT cudaError_t cudaMallocHost(void **block, size_t size)
@@ -439,7 +441,7 @@ EXPORT cudaError_t cudaFree(void *block)
 {
     cudaError_t error = enter();
 
-    if (error == cudaSuccess && block)
+    if (error == cudaSuccess)
         error = (cudaError_t)driver.cuMemFree((CUdeviceptr)(uintptr_t)block);
     return finish(error);
 }

@@ -159,10 +159,31 @@ SC_EXPORT CUresult cuDeviceGetPCIBusId(char *id, int length, CUdevice device)
     X(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1) \
     X(HANDLE_TYPE_FABRIC_SUPPORTED, 1)                \
     X(GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 1)     \
-    X(MEMORY_POOLS_SUPPORTED, 1)
+    X(MEMORY_POOLS_SUPPORTED, 1)                      \
+    X(IPC_EVENT_SUPPORTED, 1)
+
+/* What SOFTCUDA_ATTRIBUTES says of it ("20=3,125=0"); false: nothing. */
+static bool is_overridden(CUdevice_attribute attribute, int *out_value)
+{
+    const char *entry = getenv("SOFTCUDA_ATTRIBUTES");
+    int number, value;
+
+    for (; entry && sscanf(entry, "%d=%d", &number, &value) == 2; entry += *entry == ',') {
+        if (number == (int)attribute) {
+            *out_value = value;
+            return true;
+        }
+        entry += strcspn(entry, ",");
+    }
+    return false;
+}
 
 static int attribute_value(CUdevice_attribute attribute, CUdevice device)
 {
+    int value;
+
+    if (is_overridden(attribute, &value))
+        return value;
     switch ((int)attribute) {
 #define X(name, value)               \
     case CU_DEVICE_ATTRIBUTE_##name: \
@@ -214,6 +235,13 @@ bool sc_ctx_reaches(const sc_ctx_t *ctx, const sc_ctx_t *peer)
     return entry != NULL;
 }
 
+bool sc_ctx_may_use(const sc_ctx_t *ctx, const sc_alloc_t *alloc)
+{
+    if (alloc->device == ctx->device || alloc->kind == SC_MEM_MANAGED)
+        return true;
+    return alloc->kind != SC_MEM_ASYNC && sc_ctx_reaches(ctx, alloc->ctx);
+}
+
 void sc_ctx_drop_peers(sc_ctx_t *ctx, const sc_ctx_t *dropped)
 {
     for (sc_peer_t **at = &ctx->peers; *at;) {
@@ -245,8 +273,8 @@ SC_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (!peer || !peer->is_alive)
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (peer->device == ctx->device)
-        return CUDA_ERROR_INVALID_DEVICE;
+    if (peer->device == ctx->device) /* measured */
+        return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     if (sc_ctx_reaches(ctx, peer))
         return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
     add_peer(ctx, peer);

@@ -63,6 +63,7 @@ typedef enum {
  */
 CUresult sc_enter(sc_entry_t entry, bool *out_is_locked);
 void sc_leave(const bool *is_locked);
+bool sc_has_ended(void); /* the process is exiting: every call is refused, and writes nothing */
 
 #define SC_ENTER(symbol)                                              \
     bool sc_is_locked __attribute__((cleanup(sc_leave))) = false;     \
@@ -119,6 +120,7 @@ void sc_heap_info(int device, uint64_t *out_free, uint64_t *out_total);
 sc_alloc_t *sc_heap_map(int device, sc_ctx_t *ctx, int fd, uint64_t offset, uint64_t size);
 /* The slots that the allocation is in; false for memory that can't be shared. */
 bool sc_heap_place(const sc_alloc_t *alloc, uint64_t *out_base, uint64_t *out_bytes);
+uint64_t sc_heap_physical_id(const sc_alloc_t *alloc); /* MEMORY_BLOCK_ID: of those slots */
 
 /* Legacy IPC (ipc.c): an allocation goes; the slots from base on go. */
 void sc_ipc_drop(const sc_alloc_t *alloc);
@@ -329,6 +331,8 @@ typedef struct sc_peer {
 
 /* Whether ctx has been given access to the peer's memory. */
 bool sc_ctx_reaches(const sc_ctx_t *ctx, const sc_ctx_t *peer);
+/* Whether that memory is within its reach: its device's own, a peer's plain one, managed memory. */
+bool sc_ctx_may_use(const sc_ctx_t *ctx, const sc_alloc_t *alloc);
 void sc_ctx_drop_peers(sc_ctx_t *ctx, const sc_ctx_t *peer); /* that one; NULL: all */
 
 struct CUctx_st {
@@ -375,7 +379,12 @@ struct CUevent_st {
     uint64_t capture_id; /* recorded in that capture; 0 */
     sc_node_t **tails;
     unsigned tail_count;
+    uint64_t *shared; /* of an interprocess one: records made, records done; in a memfd; NULL */
+    int shared_fd;
 };
+
+/* The work of a wait for an interprocess event, as it was recorded last by anybody. */
+sc_work_t sc_event_wait_work(const sc_event_t *event);
 
 sc_ctx_t *sc_ctx_current(void);
 sc_ctx_t *sc_ctx_root(sc_ctx_t *ctx);    /* itself, or a green one's primary */

@@ -22,6 +22,7 @@
     X(CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered")                               \
     X(CUDA_ERROR_LAUNCH_TIMEOUT, "the launch timed out and was terminated")                                 \
     X(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, "peer access is already enabled")                             \
+    X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, "peer access is not supported between these two devices")         \
     X(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, "peer access has not been enabled")                               \
     X(CUDA_ERROR_CONTEXT_IS_DESTROYED, "context is destroyed")                                              \
     X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,                                                            \

@@ -217,10 +217,14 @@ static void destroy_exec(CUgraphExec exec)
     free(exec);
 }
 
+/* Beside a capture it is one of the calls that may disturb it (measured). */
 static CUresult instantiate(CUgraphExec *out_exec, const sc_graph_t *graph)
 {
     if (!out_exec || !graph)
         return CUDA_ERROR_INVALID_VALUE;
+    CUresult status = sc_capture_check_unsafe();
+    if (status != CUDA_SUCCESS)
+        return status;
     CUgraphExec exec = sc_new_handle(sizeof *exec);
     exec->graph = sc_graph_create();
     exec->source_id = graph->id;

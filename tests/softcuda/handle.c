@@ -140,14 +140,15 @@ static int open_memfd(const char *name)
 
 #define DMA_BUF_PAGE_BYTES 4096
 
-#define NAME_FORMAT "softcuda:%d:%d" /* device, GPUDirect RDMA */
+#define NAME_FORMAT "softcuda:%d:%d:%d" /* device, GPUDirect RDMA, usage */
 
 /* -1 when there is no memory. */
 static int create_memfd(uint64_t size, const CUmemAllocationProp *prop)
 {
     char name[64];
 
-    snprintf(name, sizeof name, NAME_FORMAT, prop->location.id, prop->allocFlags.gpuDirectRDMACapable);
+    snprintf(name, sizeof name, NAME_FORMAT, prop->location.id, prop->allocFlags.gpuDirectRDMACapable,
+             prop->allocFlags.usage);
     int fd = open_memfd(name);
     if (fd < 0)
         return -1;
@@ -162,19 +163,21 @@ static int create_memfd(uint64_t size, const CUmemAllocationProp *prop)
 static bool read_memfd(int fd, struct stat *out_stat, CUmemAllocationProp *out_prop)
 {
     char path[64], target[128];
-    int device, rdma;
+    int device, rdma, usage;
 
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     ssize_t length = readlink(path, target, sizeof target - 1);
     if (length < 0 || fstat(fd, out_stat) != 0)
         return false;
     target[length] = 0;
-    if (sscanf(target, "/memfd:" NAME_FORMAT, &device, &rdma) != 2 || device < 0 || device >= sc.device_count)
+    if (sscanf(target, "/memfd:" NAME_FORMAT, &device, &rdma, &usage) != 3 || device < 0 ||
+        device >= sc.device_count)
         return false;
-    *out_prop = (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                      .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
-                                      .allocFlags.gpuDirectRDMACapable = (unsigned char)rdma};
+    *out_prop = (CUmemAllocationProp){
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+        .allocFlags = {.gpuDirectRDMACapable = (unsigned char)rdma, .usage = (unsigned short)usage}};
     return out_stat->st_size > 0 && (uint64_t)out_stat->st_size % SC_SLOT_BYTES == 0;
 }
 
@@ -193,8 +196,9 @@ static CUresult check_prop(const CUmemAllocationProp *prop)
         return CUDA_ERROR_NOT_PERMITTED;
     if (prop->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_NOT_SUPPORTED;
-    return prop->allocFlags.compressionType || prop->allocFlags.usage ? CUDA_ERROR_NOT_SUPPORTED
-                                                                      : CUDA_SUCCESS;
+    return prop->allocFlags.compressionType || (prop->allocFlags.usage & ~CU_MEM_CREATE_USAGE_HW_DECOMPRESS)
+               ? CUDA_ERROR_NOT_SUPPORTED
+               : CUDA_SUCCESS;
 }
 
 SC_EXPORT CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,

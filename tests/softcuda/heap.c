@@ -16,6 +16,7 @@
 typedef struct shared {
     struct shared *next; /* in its device */
     uint64_t base;
+    uint64_t id; /* MEMORY_BLOCK_ID */
     sc_ctx_t *ctx;
     sc_mem_kind_t kind;
     unsigned used;    /* grains */
@@ -163,6 +164,7 @@ static shared_t *new_shared(int device, sc_ctx_t *ctx, sc_mem_kind_t kind)
         return NULL;
     shared_t *shared = sc_zalloc(sizeof *shared);
     shared->base = heap->base + slot * SC_SLOT_BYTES;
+    shared->id = sc_next_id();
     shared->ctx = ctx;
     shared->kind = kind;
     shared->run_cap = SC_GRAINS;
@@ -230,6 +232,14 @@ bool sc_heap_place(const sc_alloc_t *alloc, uint64_t *out_base, uint64_t *out_by
     *out_base = heap->base + slot * SC_SLOT_BYTES;
     *out_bytes = count * SC_SLOT_BYTES;
     return alloc->kind == SC_MEM_DEVICE;
+}
+
+uint64_t sc_heap_physical_id(const sc_alloc_t *alloc)
+{
+    const heap_t *heap = &heaps[alloc->device];
+    const shared_t *shared = heap->shared_at[(alloc->base - heap->base) / SC_SLOT_BYTES];
+
+    return shared ? shared->id : alloc->id;
 }
 
 /* The device whose reservation holds addr, and the slot; -1. */

@@ -6,6 +6,7 @@
 #include "driver.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static sc_host_t *hosts;
 
@@ -55,8 +56,12 @@ void sc_host_free_context(sc_ctx_t *ctx)
 
 static CUresult allocate(void **out, size_t size, unsigned flags)
 {
-    if (!out || size == 0 || (flags & ~7u) != 0)
+    if (!out || (flags & ~7u) != 0)
         return CUDA_ERROR_INVALID_VALUE;
+    if (size == 0) { /* measured */
+        *out = NULL;
+        return CUDA_SUCCESS;
+    }
     if (size > sc.memory * 16)
         return CUDA_ERROR_OUT_OF_MEMORY;
     size_t rounded = (size + 4095) / 4096 * 4096;
@@ -96,6 +101,8 @@ SC_EXPORT CUresult cuMemFreeHost(void *base)
     SC_ENTER(cuMemFreeHost);
     sc_host_t *host = find_base(base, false);
 
+    if (!base)
+        return CUDA_SUCCESS;
     if (!host)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult status = sc_ctx_drain(host->ctx);
@@ -109,15 +116,32 @@ SC_EXPORT CUresult cuMemFreeHost(void *base)
     return status;
 }
 
+/* Memory of the program's own: mapped, and no device's. */
+static bool is_host_page(void *base)
+{
+    unsigned char ignored;
+    uintptr_t page = (uintptr_t)base & ~(uintptr_t)4095;
+
+    return !sc_is_device_address((uint64_t)(uintptr_t)base) && mincore((void *)page, 1, &ignored) == 0;
+}
+
 SC_EXPORT CUresult cuMemHostRegister_v2(void *base, size_t size, unsigned int flags)
 {
     SC_ENTER(cuMemHostRegister_v2);
     if (!base || size == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (sc_host_find((uint64_t)(uintptr_t)base))
+    const sc_host_t *host = sc_host_find((uint64_t)(uintptr_t)base);
+    if (host && host->is_registered)
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    if (host || !is_host_page(base)) /* measured */
+        return CUDA_ERROR_INVALID_VALUE;
     enter(base, size, flags, true);
     return CUDA_SUCCESS;
+}
+
+static bool is_known(uint64_t addr)
+{
+    return sc_host_find(addr) || sc_heap_find(addr) || sc_mapping_find(addr);
 }
 
 SC_EXPORT CUresult cuMemHostUnregister(void *base)
@@ -125,8 +149,9 @@ SC_EXPORT CUresult cuMemHostUnregister(void *base)
     SC_ENTER(cuMemHostUnregister);
     sc_host_t *host = find_base(base, true);
 
-    if (!host)
-        return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    if (!host) /* of memory that is known as something else (measured) */
+        return !base || is_known((uint64_t)(uintptr_t)base) ? CUDA_ERROR_INVALID_VALUE
+                                                            : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     leave(host);
     return CUDA_SUCCESS;
 }
@@ -134,19 +159,24 @@ SC_EXPORT CUresult cuMemHostUnregister(void *base)
 SC_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *pointer, unsigned int flags)
 {
     SC_ENTER(cuMemHostGetDevicePointer_v2);
-    if (!out || flags != 0 || !sc_host_find((uint64_t)(uintptr_t)pointer))
+    CUdeviceptr addr = (CUdeviceptr)(uintptr_t)pointer;
+    const sc_mapping_t *mapping = sc_mapping_find(addr);
+
+    if (!out || flags != 0 || (!mapping && !sc_host_find(addr)))
         return CUDA_ERROR_INVALID_VALUE;
-    *out = (CUdeviceptr)(uintptr_t)pointer;
+    *out = mapping ? mapping->base : addr; /* a mapping, too; inside one not the address itself (measured) */
     return CUDA_SUCCESS;
 }
 
 SC_EXPORT CUresult cuMemHostGetFlags(unsigned int *flags, void *pointer)
 {
     SC_ENTER(cuMemHostGetFlags);
-    sc_host_t *host = sc_host_find((uint64_t)(uintptr_t)pointer);
+    const sc_host_t *host = sc_host_find((uint64_t)(uintptr_t)pointer);
+    const sc_mapping_t *mapping = sc_mapping_find((uint64_t)(uintptr_t)pointer);
 
-    if (!flags || !host)
+    if (!flags || (!host && !mapping))
         return CUDA_ERROR_INVALID_VALUE;
-    *flags = host->flags;
+    *flags = mapping ? CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP /* measured: 3 */
+                     : host->flags | CU_MEMHOSTALLOC_DEVICEMAP;
     return CUDA_SUCCESS;
 }

@@ -137,6 +137,8 @@ static uint32_t enter_row(shared_t *shared, uint64_t id)
 
 SC_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr addr)
 {
+    if (addr == 0 && !sc_has_ended()) /* this it looks at first (measured) */
+        return CUDA_ERROR_INVALID_VALUE;
     SC_ENTER(cuIpcGetMemHandle);
     sc_alloc_t *alloc = sc_heap_find(addr);
     uint64_t base, bytes;
@@ -194,7 +196,9 @@ static CUresult open_handle(CUdeviceptr *out, const CUipcMemHandle *handle, unsi
     memcpy(&wire, handle->reserved, sizeof wire);
     if (!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
         return CUDA_ERROR_INVALID_VALUE;
-    if (wire.magic != MAGIC || wire.size == 0 || wire.row >= ROWS || wire.size > SC_RESERVATION_BYTES ||
+    if (wire.magic != MAGIC) /* measured */
+        return CUDA_ERROR_INVALID_VALUE;
+    if (wire.size == 0 || wire.row >= ROWS || wire.size > SC_RESERVATION_BYTES ||
         wire.offset >= SC_SLOT_BYTES)
         return CUDA_ERROR_INVALID_HANDLE;
     if (wire.pid == (int32_t)getpid() && wire.process == process)

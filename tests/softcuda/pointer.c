@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pointer - what the driver says of an address.
+ * pointer - what the driver says of an address: as tests/gpu/query_probe.expected has it, line by line. Not modelled, and
+ * therefore told on that program's "probe" lines: hints (cuMemAdvise and its kin), pools of their own, multicast, tokens:
+ * 801 where the GPU said 1 of plain memory; and how the driver packs small memory, which decides where dma-bufs begin.
  */
 #include "driver.h"
 #include <string.h>
@@ -18,6 +20,7 @@ bool sc_is_usable(uint64_t addr, uint64_t size, int device)
 /* What an address lies in: an allocation of the device, pinned host memory, a mapping. */
 typedef struct {
     uint64_t addr, base, size, id;
+    uint64_t physical_base, physical_bytes, physical_id; /* whole slots, which small ones share (measured) */
     sc_ctx_t *ctx;
     int device;
     bool is_host, is_managed, is_async, is_sync_memops;
@@ -35,6 +38,9 @@ static bool find_place(uint64_t addr, place_t *out_place)
                                .base = mapping->base,
                                .size = mapping->size,
                                .id = mapping->id,
+                               .physical_base = mapping->base,
+                               .physical_bytes = mapping->size,
+                               .physical_id = mapping->id,
                                .device = mapping->handle->prop.location.id,
                                .mapping = mapping};
     else if (alloc)
@@ -46,15 +52,22 @@ static bool find_place(uint64_t addr, place_t *out_place)
                                .device = alloc->device,
                                .is_managed = alloc->kind == SC_MEM_MANAGED,
                                .is_async = alloc->kind == SC_MEM_ASYNC,
-                               .is_sync_memops = alloc->is_sync_memops};
+                               .is_sync_memops = alloc->is_sync_memops,
+                               .physical_id = sc_heap_physical_id(alloc)};
     else if (host)
-        *out_place = (place_t){.addr = addr,
-                               .base = host->base,
-                               .size = host->size,
-                               .id = host->id,
-                               .ctx = host->ctx,
-                               .device = host->ctx->device,
-                               .is_host = true};
+        *out_place =
+            (place_t){.addr = addr,
+                      .base = host->base,
+                      .size = host->size,
+                      .id = host->id,
+                      .physical_base = host->base,
+                      .physical_bytes = (host->size + SC_SLOT_BYTES - 1) / SC_SLOT_BYTES * SC_SLOT_BYTES,
+                      .physical_id = host->id,
+                      .ctx = host->ctx,
+                      .device = host->ctx->device,
+                      .is_host = true};
+    if (alloc)
+        sc_heap_place(alloc, &out_place->physical_base, &out_place->physical_bytes);
     return alloc || mapping || host;
 }
 
@@ -99,6 +112,8 @@ static CUresult get_mapping_attribute(void *data, CUpointer_attribute attribute,
         PUT(uint64_t, mapping->handle->prop.requestedHandleTypes);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         PUT(unsigned, mapping->handle->prop.allocFlags.gpuDirectRDMACapable);
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+        PUT(unsigned, (mapping->handle->prop.allocFlags.usage & CU_MEM_CREATE_USAGE_HW_DECOMPRESS) != 0);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         PUT(unsigned, access_flags(mapping, ctx ? ctx->device : place->device));
     default:
@@ -109,6 +124,7 @@ static CUresult get_mapping_attribute(void *data, CUpointer_attribute attribute,
 /* Of an address that is known. */
 static CUresult get_attribute(void *data, CUpointer_attribute attribute, const place_t *place)
 {
+    uint64_t host_pointer = place->is_host || place->is_managed ? place->addr : 0;
     CUresult status = place->mapping ? get_mapping_attribute(data, attribute, place) : CUDA_ERROR_NOT_FOUND;
 
     if (status != CUDA_ERROR_NOT_FOUND)
@@ -121,9 +137,8 @@ static CUresult get_attribute(void *data, CUpointer_attribute attribute, const p
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
         PUT(CUdeviceptr, place->addr);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (!place->is_host && !place->is_managed)
-            return CUDA_ERROR_INVALID_VALUE;
-        PUT(uint64_t, place->addr);
+        memcpy(data, &host_pointer, sizeof host_pointer); /* refused or not (measured) */
+        return host_pointer ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         PUT(unsigned, place->is_sync_memops);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
@@ -149,14 +164,22 @@ static CUresult get_attribute(void *data, CUpointer_attribute attribute, const p
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         PUT(CUmemoryPool, NULL);
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-        PUT(CUdeviceptr, place->base);
+        PUT(CUdeviceptr, place->physical_base);
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-        PUT(size_t, place->size);
+        PUT(size_t, place->physical_bytes);
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-        PUT(unsigned long long, place->id);
+        PUT(unsigned long long, place->physical_id);
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+        PUT(unsigned, !place->is_host && !place->is_managed);
     default:
         return CUDA_ERROR_NOT_SUPPORTED;
     }
+}
+
+static bool is_attribute(CUpointer_attribute attribute)
+{
+    return attribute >= CU_POINTER_ATTRIBUTE_CONTEXT &&
+           attribute <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE;
 }
 
 SC_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr addr)
@@ -164,7 +187,7 @@ SC_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribu
     SC_ENTER(cuPointerGetAttribute);
     place_t place;
 
-    if (!data || !find_place(addr, &place))
+    if (!data || !is_attribute(attribute) || !find_place(addr, &place))
         return CUDA_ERROR_INVALID_VALUE;
     sc_time_take(SC_TIME_ATTRIBUTES, 0);
     return get_attribute(data, attribute, &place);
@@ -190,7 +213,20 @@ static size_t attribute_size(CUpointer_attribute attribute)
     }
 }
 
-/* The plural form succeeds for an unknown address, with zeros. */
+/* Of an address that is nobody's the plural form tells (measured): */
+static void put_unknown(void *data, CUpointer_attribute attribute, uint64_t addr)
+{
+    static const int nowhere = -2;
+
+    if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR || attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
+        return;
+    memset(data, 0, attribute_size(attribute));
+    if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+        memcpy(data, &nowhere, sizeof nowhere);
+    if (attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER)
+        memcpy(data, &addr, sizeof addr);
+}
+
 SC_EXPORT CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data,
                                           CUdeviceptr addr)
 {
@@ -198,16 +234,20 @@ SC_EXPORT CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribut
     place_t place;
     bool is_known = find_place(addr, &place);
 
-    if (!attributes || !data)
+    if (count == 0 || !attributes || !data)
         return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++)
+        if (!is_attribute(attributes[i]))
+            return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < count; i++) {
         if (!data[i])
             continue;
-        memset(data[i], 0, attribute_size(attributes[i]));
-        if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL && !is_known)
-            *(int *)data[i] = -2;
-        if (is_known)
+        if (is_known) {
+            memset(data[i], 0, attribute_size(attributes[i]));
             get_attribute(data[i], attributes[i], &place);
+        } else {
+            put_unknown(data[i], attributes[i], addr);
+        }
     }
     return CUDA_SUCCESS;
 }

@@ -303,10 +303,12 @@ SC_EXPORT CUresult cuMemMap(CUdeviceptr base, size_t size, size_t offset, CUmemG
     range_t *range = find_whole(base, size);
     sc_handle_t *handle = sc_handle_find(key);
 
-    if (!is_slotted(base, size) || flags != 0 || !handle || !range)
+    if (size == 0 || flags != 0 || !handle)
         return CUDA_ERROR_INVALID_VALUE;
-    if (offset != 0 || size != handle->size)
+    if (offset != 0 || size != handle->size) /* before it is asked where (measured) */
         return CUDA_ERROR_NOT_SUPPORTED;
+    if (!is_slotted(base, size) || !range)
+        return CUDA_ERROR_INVALID_VALUE;
     if (!is_empty(range, base, size))
         return CUDA_ERROR_INVALID_VALUE;
     if (!map_memory(base, handle))
@@ -410,14 +412,17 @@ SC_EXPORT CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation
     SC_ENTER(cuMemGetAccess);
     const sc_mapping_t *mapping = sc_mapping_find(addr);
 
-    if (!flags || !location || !mapping || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+    const bool is_plain = sc_heap_find(addr) || sc_host_find(addr);
+
+    if (!flags || !location || (!mapping && !is_plain) || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
     if (location->id < 0 || location->id >= sc.device_count)
         return CUDA_ERROR_INVALID_DEVICE;
+    *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    if (!mapping) /* other memory has none to tell (measured) */
+        return CUDA_SUCCESS;
     const uint32_t bit = 1u << location->id;
-    if (!(mapping->access & bit))
-        *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
-    else
+    if (mapping->access & bit)
         *flags =
             mapping->read_only & bit ? CU_MEM_ACCESS_FLAGS_PROT_READ : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     return CUDA_SUCCESS;

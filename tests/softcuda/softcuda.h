@@ -32,6 +32,8 @@
  *   SOFTCUDA_DELAY_US   200         the longest delay before an operation; 0: none
  *   SOFTCUDA_LATENCY                "h200": calls and operations take that GPU's time (latency_list.h), and
  *                                   the delay is 0 unless it is set
+ *   SOFTCUDA_ATTRIBUTES             values of device attributes by number ("20=3,103=0"), of every device; read by
+ *                                   each query
  *   SOFTCUDA_MISSING                names that look-ups deny, comma between; read by each look-up
  *   SOFTCUDA_STRICT     0           1: a line on stderr at exit when there were violations
  */
@@ -81,6 +83,12 @@ void softcuda_deinit(void);
 
 /* An asynchronous error: later calls of the context (a CUcontext; NULL: the current one) return code. */
 void softcuda_stick(void *context, int code);
+
+/*
+ * Waits for the context's work and takes the asynchronous error away that it left, if any: the code. As no
+ * driver can: for tests that ask often who reaches what, and which no call of theirs may tell of it.
+ */
+int softcuda_heal(void *context);
 
 /* A call that ends a context takes that much longer from now on: after the memory is gone, before it returns. */
 void softcuda_linger(uint64_t us);

@@ -187,9 +187,15 @@ SC_TWINS(cuStreamWaitEvent, _ptsz, (CUstream handle, CUevent event, unsigned int
         return sc_capture_wait(stream, event);
     if (stream->queue->is_legacy)
         status = sc_capture_check_legacy(stream->ctx);
-    if (status == CUDA_SUCCESS && !sc_marks_are_done(&event->marks))
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (event->shared) {
+        const sc_work_t wait = sc_event_wait_work(event);
+        sc_queue_push(stream->queue, &wait, &event->marks);
+    } else if (!sc_marks_are_done(&event->marks)) {
         sc_queue_push(stream->queue, &mark, &event->marks);
-    return status;
+    }
+    return CUDA_SUCCESS;
 }
 
 SC_TWINS(cuStreamGetCtx, _ptsz, (CUstream handle, CUcontext *ctx), (handle, ctx))

@@ -138,8 +138,6 @@ SC_STUB(cuGraphicsVDPAURegisterOutputSurface, cuGraphicsVDPAURegisterOutputSurfa
 SC_STUB(cuGraphicsVDPAURegisterVideoSurface, cuGraphicsVDPAURegisterVideoSurface, 3010, 0)
 SC_STUB(cuImportExternalMemory, cuImportExternalMemory, 10000, 0)
 SC_STUB(cuImportExternalSemaphore, cuImportExternalSemaphore, 10000, 0)
-SC_STUB(cuIpcGetEventHandle, cuIpcGetEventHandle, 4010, 0)
-SC_STUB(cuIpcOpenEventHandle, cuIpcOpenEventHandle, 4010, 0)
 SC_STUB(cuKernelGetAttribute, cuKernelGetAttribute, 12000, 0)
 SC_STUB(cuKernelGetFunction, cuKernelGetFunction, 12000, 0)
 SC_STUB(cuKernelSetAttribute, cuKernelSetAttribute, 12000, 0)

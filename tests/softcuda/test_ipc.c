@@ -2,7 +2,8 @@
 /*
  * test_ipc - legacy IPC handles of the software driver between two processes: right bytes at the base of
  * each allocation, large and small, both ways; opens are counted; handles of what is gone, of the process
- * itself and of nothing are refused.
+ * itself and of nothing are refused. An interprocess event orders a stream of one behind a stream of the
+ * other.
  */
 #define _GNU_SOURCE
 #include <cuda.h>
@@ -18,6 +19,7 @@
 
 typedef struct {
     CUipcMemHandle large, small, second, gone;
+    CUipcEventHandle event;
 } handles_t;
 
 static CUfunction fill;
@@ -35,11 +37,16 @@ static void open_driver(void)
     OK(cuModuleGetFunction(&fill, module, "fill"));
 }
 
-static void fill_all(CUdeviceptr block, uint64_t bytes, uint64_t seed)
+static void fill_on(CUstream stream, CUdeviceptr block, uint64_t bytes, uint64_t seed)
 {
     void *params[] = {&block, &bytes, &seed};
 
-    OK(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+    OK(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+}
+
+static void fill_all(CUdeviceptr block, uint64_t bytes, uint64_t seed)
+{
+    fill_on(NULL, block, bytes, seed);
     OK(cuCtxSynchronize());
 }
 
@@ -54,6 +61,58 @@ static bool is_right(CUdeviceptr block, uint64_t bytes, uint64_t seed)
 static CUresult open_handle(CUdeviceptr *out, CUipcMemHandle handle)
 {
     return cuIpcOpenMemHandle(out, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+}
+
+/* The other side's fill is held: ours must come after it all the same. */
+static void fill_after(int socket, CUdeviceptr block, const CUipcEventHandle *handle)
+{
+    CUipcEventHandle nonsense;
+    CUstream stream;
+    CUevent event;
+    char word = 0;
+
+    memset(&nonsense, 7, sizeof nonsense);
+    REQUIRE(cuIpcOpenEventHandle(&event, nonsense) == CUDA_ERROR_INVALID_VALUE);
+    OK(cuIpcOpenEventHandle(&event, *handle));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    peer_hear(socket, &word, 1); /* recorded */
+    REQUIRE(cuEventQuery(event) == CUDA_ERROR_NOT_READY);
+    OK(cuStreamWaitEvent(stream, event, 0));
+    fill_on(stream, block, LARGE, 6);
+    REQUIRE(cuStreamQuery(stream) == CUDA_ERROR_NOT_READY);
+    peer_say(socket, &word, 1);
+    OK(cuEventSynchronize(event));
+    OK(cuStreamSynchronize(stream));
+    OK(cuEventDestroy(event));
+    peer_say(socket, &word, 1);
+}
+
+static void fill_before(const peer_t *peer, CUdeviceptr block, CUevent event)
+{
+    CUstream stream;
+    char word = 0;
+
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    REQUIRE(softcuda_hold(stream) == 0);
+    fill_on(stream, block, LARGE, 5);
+    OK(cuEventRecord(event, stream));
+    peer_say(peer->socket, &word, 1);
+    peer_hear(peer->socket, &word, 1);
+    softcuda_release(stream);
+    peer_hear(peer->socket, &word, 1);
+    REQUIRE(is_right(block, LARGE, 6));
+}
+
+static CUevent export_event(CUipcEventHandle *out)
+{
+    CUevent event, plain;
+
+    OK(cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING));
+    REQUIRE(cuIpcGetEventHandle(out, plain) == CUDA_ERROR_INVALID_HANDLE);
+    OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
+    OK(cuIpcGetEventHandle(out, event));
+    REQUIRE(cuIpcOpenEventHandle(&plain, *out) == CUDA_ERROR_INVALID_CONTEXT);
+    return event;
 }
 
 static int run_importer(int socket)
@@ -74,13 +133,14 @@ static int run_importer(int socket)
     REQUIRE(softcuda_held_bytes() == 0); /* it counts where it was allocated */
     REQUIRE(open_handle(&again, handles.gone) == CUDA_ERROR_INVALID_HANDLE);
     memset(&nonsense, 7, sizeof nonsense);
-    REQUIRE(open_handle(&again, nonsense) == CUDA_ERROR_INVALID_HANDLE);
+    REQUIRE(open_handle(&again, nonsense) == CUDA_ERROR_INVALID_VALUE);
     REQUIRE(cuIpcOpenMemHandle(&again, handles.large, 0) == CUDA_ERROR_INVALID_VALUE);
     REQUIRE(cuMemFree(large) == CUDA_ERROR_INVALID_VALUE);
     fill_all(large, LARGE, 4);
     peer_say(socket, &word, 1);
+    fill_after(socket, large, &handles.event);
     peer_hear(socket, &word, 1); /* freed over there */
-    REQUIRE(is_right(large, LARGE, 4));
+    REQUIRE(is_right(large, LARGE, 6));
     OK(cuIpcCloseMemHandle(large));
     OK(cuIpcCloseMemHandle(large));
     REQUIRE(cuIpcCloseMemHandle(large) == CUDA_ERROR_INVALID_VALUE);
@@ -96,6 +156,7 @@ int main(int argc, char **argv)
     CUdeviceptr large, small, second, gone, same;
     handles_t handles;
     CUipcMemHandle interior;
+    CUevent event;
     char word;
 
     if (argc == 2)
@@ -121,9 +182,11 @@ int main(int argc, char **argv)
     REQUIRE(memcmp(&interior, &handles.large, sizeof interior) == 0);
     REQUIRE(open_handle(&same, handles.large) == CUDA_ERROR_INVALID_CONTEXT);
     fill_all(second, SMALL, 3); /* after its handle was made */
+    event = export_event(&handles.event);
     peer_say(peer.socket, &handles, sizeof handles);
     peer_hear(peer.socket, &word, 1);
     REQUIRE(is_right(large, LARGE, 4) && is_right(small, SMALL, 2));
+    fill_before(&peer, large, event);
     OK(cuMemFree(large));
     peer_say(peer.socket, &word, 1);
     REQUIRE(peer_end(&peer) == 0);

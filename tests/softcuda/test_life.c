@@ -52,7 +52,7 @@ static void check_environment(CUcontext ctx)
     expect("cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRetain(&peer, 1), CUDA_SUCCESS);
     expect("cuCtxEnablePeerAccess", cuCtxEnablePeerAccess(peer, 0), CUDA_SUCCESS);
     expect("again", cuCtxEnablePeerAccess(peer, 0), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
-    expect("to the same device", cuCtxEnablePeerAccess(ctx, 0), CUDA_ERROR_INVALID_DEVICE);
+    expect("to the same device", cuCtxEnablePeerAccess(ctx, 0), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
     expect("cuGetProcAddress of a hidden name",
            cuGetProcAddress("cuCtxRecordEvent", &address, 13000, 0, NULL), CUDA_ERROR_NOT_FOUND);
     expect("of another", cuGetProcAddress("cuCtxWaitEvent", &address, 13000, 0, NULL), CUDA_SUCCESS);

@@ -40,8 +40,8 @@ static void check_absent(const char *symbol, const char *name, const char *inste
     void *found = NULL;
 
     MUST(dlsym(RTLD_DEFAULT, symbol) == NULL);
-    CUresult got = cuGetProcAddress_v2(name, &found, 13000, 0, &status);
-    MUST(got == (instead ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND));
+    MUST(cuGetProcAddress_v2(name, &found, 13000, 0, &status) == CUDA_SUCCESS); /* the status tells */
+    MUST(status == (instead ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND));
     MUST(found == (instead ? dlsym(RTLD_DEFAULT, instead) : NULL));
 }
 

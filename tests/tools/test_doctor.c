@@ -189,3 +189,109 @@ TEST(doctor, why_the_pool_stood_aside)
     CHECK_LINE("problem", "pool", "saw no device allocation");
 }
 #endif
+
+/* ---- --ipc ---- */
+
+#define IPC_MAX 4 /* variables of one examination */
+
+static void examine_ipc(const char *driver_folder, const char *const *variables)
+{
+    char folder[512];
+    const char *environment[IPC_MAX + 3] = {folder, "XDG_RUNTIME_DIR"};
+
+    snprintf(folder, sizeof(folder), "LD_LIBRARY_PATH=%s", driver_folder);
+    for (size_t i = 0; i < IPC_MAX && variables[i]; i++)
+        environment[i + 2] = variables[i];
+    cup_shell((char *const[]){DOCTOR, "--ipc", NULL}, environment, &said);
+    check_form();
+}
+#define EXAMINE_IPC(...) examine_ipc(SOFTCUDA, (const char *const[IPC_MAX]){__VA_ARGS__})
+
+/* A socket folder of that mode and owner; said holds what the doctor says of it. */
+static void examine_folder(mode_t mode, uid_t owner)
+{
+    char folder[64], variable[128];
+
+    cup_shell_folder(folder);
+    CHECK_EQ(chmod(folder, mode), 0);
+    CHECK_EQ(chown(folder, owner, (gid_t)-1), 0);
+    snprintf(variable, sizeof(variable), "CUPOLA_SOCKET_DIR=%s", folder);
+    EXAMINE_IPC(variable);
+    CHECK_EQ(chmod(folder, 0700), 0);
+    cup_shell_remove(folder);
+}
+
+TEST(doctor, ipc_on_one_device)
+{
+    EXAMINE_IPC("CUPOLA_BACKING=vmm");
+    CHECK_LINE("ok", "ipc", "device 0: unified addressing");
+    CHECK_LINE("ok", "ipc", "device 0: handles leave the process as descriptors");
+    CHECK_LINE("ok", "ipc", "device 0: compute mode default");
+    CHECK_LINE("ok", "ipc", "device 0 reaches: 0 itself");
+    CHECK_LINE("ok", "ipc", "CUPOLA_BACKING=vmm");
+    CHECK(!strstr(said.out, "device 1"));
+    examine(SOFTCUDA, NULL, NULL);
+    CHECK_MSG(!strstr(said.out, " ipc "), "said without --ipc: %s", said.out);
+}
+
+TEST(doctor, ipc_on_two_devices)
+{
+    EXAMINE_IPC("SOFTCUDA_DEVICES=2");
+    CHECK_LINE("ok", "ipc", "device 0 reaches: 0 itself, 1 yes");
+    CHECK_LINE("ok", "ipc", "device 1 reaches: 0 yes, 1 itself");
+    CHECK_LINE("ok", "ipc", "device 1: compute mode default");
+}
+
+/* The numbers are those of cuda.h: compute mode, descriptors of handles, RDMA. */
+TEST(doctor, ipc_on_a_device_that_lacks_something)
+{
+    EXAMINE_IPC("SOFTCUDA_ATTRIBUTES=20=3");
+    CHECK_LINE("problem", "ipc", "one process alone");
+    CHECK_EQ(WEXITSTATUS(said.status), 1);
+    EXAMINE_IPC("SOFTCUDA_ATTRIBUTES=103=0,110=0");
+    CHECK_LINE("note", "ipc", "no descriptors of handles");
+    CHECK_LINE("note", "ipc", "no GPUDirect RDMA of memory by handles");
+    CHECK(strstr(said.out, "do: CUPOLA_BACKING=raw"));
+    EXAMINE_IPC("SOFTCUDA_ATTRIBUTES=41=0");
+    CHECK_LINE("problem", "ipc", "no unified addressing");
+}
+
+TEST(doctor, ipc_without_a_driver)
+{
+    if (dlopen("libcuda.so.1", RTLD_NOW))
+        return;
+    examine_ipc("/nowhere", (const char *const[IPC_MAX]){NULL});
+    CHECK_LINE("note", "ipc", "devices: not known without a driver");
+    CHECK_LINE("ok", "ipc", "sockets: /tmp/cupola-");
+    CHECK(strstr(said.out, "pid namespace: "));
+    CHECK(strstr(said.out, "user namespace: "));
+}
+
+TEST(doctor, ipc_socket_folder)
+{
+    examine_folder(0700, (uid_t)-1);
+    CHECK_LINE("ok", "ipc", "(CUPOLA_SOCKET_DIR), mode 0700");
+    CHECK_EQ(WEXITSTATUS(said.status), 0);
+    examine_folder(0777, (uid_t)-1);
+    CHECK_LINE("problem", "ipc", "can be written by others; mode 0777");
+    CHECK_EQ(WEXITSTATUS(said.status), 1);
+    examine_folder(01777, (uid_t)-1);
+    CHECK_LINE("ok", "ipc", "mode 1777");
+    EXAMINE_IPC("CUPOLA_SOCKET_DIR=/nowhere");
+    CHECK_LINE("problem", "ipc", "sockets: /nowhere (CUPOLA_SOCKET_DIR) is not there");
+    CHECK(strstr(said.out, "do: make it, mode 0700"));
+    EXAMINE_IPC("CUPOLA_SOCKET_DIR=/etc/passwd");
+    CHECK_LINE("problem", "ipc", "is no folder");
+    EXAMINE_IPC("XDG_RUNTIME_DIR=/nowhere");
+    CHECK_LINE("note", "ipc", "sockets: not in /nowhere (XDG_RUNTIME_DIR)");
+    CHECK_LINE("ok", "ipc", "(without CUPOLA_SOCKET_DIR)");
+}
+
+TEST(doctor, ipc_socket_folder_of_somebody_else)
+{
+    if (geteuid() != 0) /* only root can give a folder away */
+        return;
+    examine_folder(0755, 1);
+    CHECK_LINE("problem", "ipc", "belongs to somebody else; mode 0755, owner 1");
+    CHECK_EQ(WEXITSTATUS(said.status), 1);
+}
