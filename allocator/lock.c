@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lock - how: a pthread mutex that spins a little before it sleeps, as what it guards takes less than going to sleep; debug builds keep a bit per held rank in the thread and trap on a wrong
+ * lock - how: a pthread mutex; debug builds keep a bit per held rank in the thread and trap on a wrong
  * order. Release builds carry no thread-local word at all.
  */
 #include "allocator/lock.h"
@@ -36,12 +36,8 @@ static void note_release(const cup_lock_t *lock)
 
 void cup_lock_init(cup_lock_t *lock, cup_lock_rank_t rank)
 {
-    pthread_mutexattr_t attr;
     CUP_ASSERT(rank < CUP_LOCK_COUNT);
-    pthread_mutexattr_init(&attr);
-    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
-    pthread_mutex_init(&lock->mutex, &attr);
-    pthread_mutexattr_destroy(&attr);
+    pthread_mutex_init(&lock->mutex, NULL);
     lock->rank = rank;
 }
 
@@ -52,16 +48,16 @@ void cup_lock_acquire(cup_lock_t *lock)
     pthread_mutex_lock(&lock->mutex);
 }
 
+void cup_lock_release(cup_lock_t *lock)
+{
+    note_release(lock);
+    pthread_mutex_unlock(&lock->mutex);
+}
+
 bool cup_lock_try(cup_lock_t *lock)
 {
     if (pthread_mutex_trylock(&lock->mutex) != 0)
         return false;
     note_acquire(lock);
     return true;
-}
-
-void cup_lock_release(cup_lock_t *lock)
-{
-    note_release(lock);
-    pthread_mutex_unlock(&lock->mutex);
 }

@@ -502,11 +502,16 @@ static CUresult open_new(const cup_ipc_token_t *token, CUdeviceptr *out_addr)
     return CUDA_SUCCESS;
 }
 
-/* Open already, or closed and still mapped: natively the same address, counted. */
+/* Open already, or closed and still mapped: natively the same address, counted; but one context at a time (measured). */
 static CUresult open_again(opened_t *opened, CUdeviceptr *out_addr)
 {
-    CUresult result = grant(opened);
+    CUcontext ctx = NULL;
+    CUresult result;
 
+    cup_drv.cuCtxGetCurrent(&ctx);
+    if (opened->refs > 0 && ctx != opened->block.ctx)
+        return refuse(&opened->token, CUP_IPC_ELSEWHERE);
+    result = grant(opened);
     if (result != CUDA_SUCCESS)
         return result;
     cup_lock_acquire(&g_lock);

@@ -9,17 +9,16 @@
 
 /* clang-format off */
 #define CUP_IPC_REASON_LIST(X)                                                                               \
-    X(CUP_IPC_OK,      CUDA_SUCCESS,                "")                                                      \
-    X(CUP_IPC_SELF,    CUDA_ERROR_INVALID_CONTEXT,  "the handle is of this very process")                    \
-    X(CUP_IPC_GONE,    CUDA_ERROR_INVALID_HANDLE,   "no process listens for it: it has ended, or "           \
-                                                    "CUPOLA_SOCKET_DIR is another one there")                \
-    X(CUP_IPC_REFUSED, CUDA_ERROR_INVALID_HANDLE,   "its block was freed, or never was")                     \
-    X(CUP_IPC_SILENT,  CUDA_ERROR_INVALID_HANDLE,   "its process does not answer")                           \
-    X(CUP_IPC_BROKEN,  CUDA_ERROR_INVALID_HANDLE,   "its process answers what makes no sense")               \
-    X(CUP_IPC_NOMEM,   CUDA_ERROR_OUT_OF_MEMORY,    "no host memory")                                        \
-    X(CUP_IPC_SYSTEM,  CUDA_ERROR_OPERATING_SYSTEM, "no file descriptors, or no thread")                     \
-    X(CUP_IPC_FOLDER,  CUDA_ERROR_NOT_SUPPORTED,    "the socket folder can't be used: set CUPOLA_SOCKET_DIR "\
-                                                    "to a folder of yours that nobody else can write to")
+    X(CUP_IPC_OK, CUDA_SUCCESS, "")                                                                          \
+    X(CUP_IPC_SELF, CUDA_ERROR_INVALID_CONTEXT, "the handle is of this very process")                        \
+    X(CUP_IPC_ELSEWHERE, CUDA_ERROR_INVALID_HANDLE, "another context of this process has it open")           \
+    X(CUP_IPC_GONE, CUDA_ERROR_INVALID_VALUE, "nobody listens: it has ended, or has another CUPOLA_SOCKET_DIR") \
+    X(CUP_IPC_REFUSED, CUDA_ERROR_INVALID_VALUE, "its block was freed, or never was")                        \
+    X(CUP_IPC_SILENT, CUDA_ERROR_INVALID_HANDLE, "its process does not answer")                              \
+    X(CUP_IPC_BROKEN, CUDA_ERROR_INVALID_HANDLE, "its process answers what makes no sense")                  \
+    X(CUP_IPC_NOMEM, CUDA_ERROR_OUT_OF_MEMORY, "no host memory")                                             \
+    X(CUP_IPC_SYSTEM, CUDA_ERROR_OPERATING_SYSTEM, "no file descriptors, or no thread")                      \
+    X(CUP_IPC_FOLDER, CUDA_ERROR_NOT_SUPPORTED, "set CUPOLA_SOCKET_DIR to a folder that only you can write to")
 /* clang-format on */
 
 #endif /* CUP_SHIM_IPC_LIST_H */

@@ -101,7 +101,8 @@ struct cup_order {
     CUcontext ctx;
     int slot;
     cup_order_mode_t mode;
-    bool has_record; /* the driver can record on a context */
+    bool has_record;    /* the driver can record on a context */
+    bool is_distrusted; /* somebody submits work that we don't see; the lock's */
     cup_stream_t *legacy;
     _Atomic bool has_ended;
     _Atomic int dirty;            /* 0; 1: a free has marked; 2: a close is under way */
@@ -137,8 +138,7 @@ struct cup_order {
         CUevent event;
         unsigned misses;
     } audit;
-    bool is_distrusted; /* somebody submits work that we don't see */
-    point_t must;       /* what is passed: `due`, or the newest tight one */
+    point_t must; /* what is passed: `due`, or the newest tight one */
 };
 
 static _Atomic(cup_order_t *) g_order[CUP_ORDERS_MAX];

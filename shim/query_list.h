@@ -64,7 +64,7 @@
     BLOCK(BUFFER_ID, unsigned long long, cup_query_id(&subject->block))                                      \
     SELF(IS_MANAGED)                                                                                         \
     SELF(DEVICE_ORDINAL)                                                                                     \
-    NATIVE(IS_LEGACY_CUDA_IPC_CAPABLE, unsigned, 1)                                                          \
+    NATIVE(IS_LEGACY_CUDA_IPC_CAPABLE, unsigned, subject->heap != NULL) /* what is opened is not (measured) */                                                         \
     BLOCK(RANGE_START_ADDR, CUdeviceptr, subject->block.base)                                                \
     BLOCK(RANGE_SIZE, size_t, subject->block.size_bytes)                                                     \
     SELF(MAPPED)                                                                                             \

@@ -209,7 +209,7 @@ static void reused_address(void)
     REQUIRE(second.address == first.address); /* nobody had it on loan */
     REQUIRE(memcmp(&first.handle, &second.handle, sizeof first.handle) != 0);
     far.handle = first.handle;
-    REQUIRE(servant_tell(&there, SERVANT_OPEN, &far) == CUDA_ERROR_INVALID_HANDLE);
+    REQUIRE(servant_tell(&there, SERVANT_OPEN, &far) == CUDA_ERROR_INVALID_VALUE);
     far = ipc_opened(&there, &second);
     REQUIRE(ipc_wrong(&there, &far, 3 << 20, 2) == 0);
     ipc_end(&there);
@@ -227,7 +227,7 @@ static void freed_on_loan(void)
     CUdeviceptr other[COUNT];
 
     REQUIRE(servant_tell(NULL, SERVANT_FREE, &here) == CUDA_SUCCESS);
-    REQUIRE(servant_tell(&late, SERVANT_OPEN, &too_late) == CUDA_ERROR_INVALID_HANDLE);
+    REQUIRE(servant_tell(&late, SERVANT_OPEN, &too_late) == CUDA_ERROR_INVALID_VALUE);
     ipc_end(&late);
     REQUIRE(servant_tell(NULL, SERVANT_FREE, &here) == CUDA_ERROR_INVALID_VALUE);
     for (int i = 0; i < COUNT; i++) {
@@ -241,7 +241,7 @@ static void freed_on_loan(void)
     REQUIRE(servant_tell(&there, SERVANT_CLOSE, &far) == CUDA_SUCCESS);
     REQUIRE(ipc_wrong(&there, &far, SIZE, 1) == 0);
     REQUIRE(servant_tell(&there, SERVANT_CLOSE, &far) == CUDA_SUCCESS);
-    REQUIRE(servant_tell(&there, SERVANT_OPEN, &far) == CUDA_ERROR_INVALID_HANDLE);
+    REQUIRE(servant_tell(&there, SERVANT_OPEN, &far) == CUDA_ERROR_INVALID_VALUE);
     REQUIRE(ipc_comes_back(here.address, SIZE));
     ipc_end(&there);
 }
@@ -325,7 +325,7 @@ static void context_ends(void)
     REQUIRE(ipc_wrong(&there, &far, SIZE, 1) == 0); /* whoever has it keeps it */
     late.handle = here.handle;
     REQUIRE(servant_tell(&there, SERVANT_CLOSE, &far) == CUDA_SUCCESS);
-    REQUIRE(servant_tell(&there, SERVANT_OPEN, &late) == CUDA_ERROR_INVALID_HANDLE);
+    REQUIRE(servant_tell(&there, SERVANT_OPEN, &late) == CUDA_ERROR_INVALID_VALUE);
     here = ipc_exported(NULL, SIZE, 2);
     far = ipc_opened(&there, &here);
     REQUIRE(servant_tell(&there, SERVANT_NEW_CONTEXT, &late) == CUDA_SUCCESS);

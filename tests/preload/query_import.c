@@ -33,7 +33,7 @@ static void check_story(CUdeviceptr base, CUdeviceptr ptr)
     REQUIRE(told(CU_POINTER_ATTRIBUTE_RANGE_SIZE, ptr) == SIZE);
     REQUIRE(told(CU_POINTER_ATTRIBUTE_DEVICE_POINTER, ptr) == ptr);
     REQUIRE(told(CU_POINTER_ATTRIBUTE_CONTEXT, ptr) == (unsigned long long)(uintptr_t)context);
-    REQUIRE(told(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, ptr) == 1);
+    REQUIRE(told(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, ptr) == 0);
     REQUIRE(told(CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, ptr) == 0);
     REQUIRE(told(CU_POINTER_ATTRIBUTE_BUFFER_ID, ptr) == told(CU_POINTER_ATTRIBUTE_BUFFER_ID, base));
 }

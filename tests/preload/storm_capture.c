@@ -61,7 +61,8 @@ static void end_capture(worker_t *w, capture_t *capture)
     REQUIRE(graph);
     if (!made)
         storm_drop_graph(made = &w->graph[below(w, GRAPHS)]);
-    CU(cuThreadExchangeStreamCaptureMode(&mode)); /* or it spoils another worker's global capture (measured) */
+    CU(cuThreadExchangeStreamCaptureMode(
+        &mode)); /* or it spoils another worker's global capture (measured) */
     CU(cuGraphInstantiateWithFlags(&made->exec, graph, 0));
     CU(cuThreadExchangeStreamCaptureMode(&mode));
     CU(cuGraphDestroy(graph));

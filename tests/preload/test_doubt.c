@@ -94,7 +94,7 @@ TEST(doubt, any_signature_comes_through)
     CHECK_EQ(stub_give(77).word[5], 77);
     CHECK_EQ(stub_give(78).word[5], 78);
     CHECK_EQ(g_told, 4);
-    CHECK_EQ(g_named, 3); /* each says its name at its first call */
+    CHECK_EQ(g_named, 3);      /* each says its name at its first call */
     CHECK_EQ(g_frame % 16, 0); /* the saved frame pointer lies right under an aligned stack */
 }
 

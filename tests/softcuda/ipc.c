@@ -203,12 +203,14 @@ static CUresult open_handle(CUdeviceptr *out, const CUipcMemHandle *handle, unsi
         return CUDA_ERROR_INVALID_HANDLE;
     if (wire.pid == (int32_t)getpid() && wire.process == process)
         return CUDA_ERROR_INVALID_CONTEXT;
-    while (opened && (memcmp(&opened->wire, &wire, sizeof wire) != 0 || opened->alloc->ctx != ctx))
+    while (opened && memcmp(&opened->wire, &wire, sizeof wire) != 0)
         opened = opened->next;
+    if (opened && opened->alloc->ctx != ctx)
+        return CUDA_ERROR_INVALID_HANDLE; /* one context at a time (measured) */
     if (!opened) {
         int fd = open_wire(&wire);
         if (fd < 0)
-            return CUDA_ERROR_INVALID_HANDLE;
+            return CUDA_ERROR_INVALID_VALUE; /* measured for a block that was freed */
         sc_alloc_t *alloc = sc_heap_map(ctx->device, ctx, fd, wire.offset, wire.size);
         close(fd);
         if (!alloc)

@@ -23,7 +23,7 @@ typedef struct {
     uint64_t physical_base, physical_bytes, physical_id; /* whole slots, which small ones share (measured) */
     sc_ctx_t *ctx;
     int device;
-    bool is_host, is_managed, is_async, is_sync_memops;
+    bool is_host, is_managed, is_async, is_opened, is_sync_memops;
     const sc_mapping_t *mapping;
 } place_t;
 
@@ -52,6 +52,7 @@ static bool find_place(uint64_t addr, place_t *out_place)
                                .device = alloc->device,
                                .is_managed = alloc->kind == SC_MEM_MANAGED,
                                .is_async = alloc->kind == SC_MEM_ASYNC,
+                               .is_opened = alloc->kind == SC_MEM_IPC,
                                .is_sync_memops = alloc->is_sync_memops,
                                .physical_id = sc_heap_physical_id(alloc)};
     else if (host)
@@ -148,7 +149,7 @@ static CUresult get_attribute(void *data, CUpointer_attribute attribute, const p
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         PUT(int, place->device);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        PUT(unsigned, !place->is_host && !place->is_managed && !place->is_async);
+        PUT(unsigned, !place->is_host && !place->is_managed && !place->is_async && !place->is_opened);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         PUT(CUdeviceptr, place->base);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:

@@ -131,7 +131,7 @@ static int run_importer(int socket)
     OK(open_handle(&second, handles.second));
     REQUIRE(is_right(large, LARGE, 1) && is_right(small, SMALL, 2) && is_right(second, SMALL, 3));
     REQUIRE(softcuda_held_bytes() == 0); /* it counts where it was allocated */
-    REQUIRE(open_handle(&again, handles.gone) == CUDA_ERROR_INVALID_HANDLE);
+    REQUIRE(open_handle(&again, handles.gone) == CUDA_ERROR_INVALID_VALUE);
     memset(&nonsense, 7, sizeof nonsense);
     REQUIRE(open_handle(&again, nonsense) == CUDA_ERROR_INVALID_VALUE);
     REQUIRE(cuIpcOpenMemHandle(&again, handles.large, 0) == CUDA_ERROR_INVALID_VALUE);
@@ -144,7 +144,7 @@ static int run_importer(int socket)
     OK(cuIpcCloseMemHandle(large));
     OK(cuIpcCloseMemHandle(large));
     REQUIRE(cuIpcCloseMemHandle(large) == CUDA_ERROR_INVALID_VALUE);
-    REQUIRE(open_handle(&again, handles.large) == CUDA_ERROR_INVALID_HANDLE);
+    REQUIRE(open_handle(&again, handles.large) == CUDA_ERROR_INVALID_VALUE);
     OK(cuIpcCloseMemHandle(second));
     OK(cuIpcCloseMemHandle(small));
     return 0;
