@@ -49,11 +49,19 @@ __attribute__((destructor)) static void destructor(void)
         work_late("destructor");
 }
 
+/* While the process exits the driver answers that it has shut down: the thread stays, and does no more. */
 static void *churn_for_ever(void *seed)
 {
-    REQUIRE(driver.set_current(driver.context) == CUDA_SUCCESS);
-    for (unsigned round = 0;; round++)
-        driver_churn(&driver, (unsigned)(uintptr_t)seed + round, 1);
+    CUresult result = driver.set_current(driver.context);
+    CUdeviceptr block;
+    for (size_t bytes = 512 * (uintptr_t)seed; result == CUDA_SUCCESS; bytes = bytes * 5 % 262144 + 512) {
+        result = driver.alloc(&block, bytes);
+        if (result == CUDA_SUCCESS)
+            result = driver.free(block);
+    }
+    REQUIRE(result == CUDA_ERROR_DEINITIALIZED);
+    for (;;)
+        pause();
     return NULL;
 }
 
