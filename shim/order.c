@@ -77,7 +77,8 @@
 #define LOOSE_WAIT_MS 1000
 #define AUDIT_EACH    64 /* points on one stream */
 #define AUDIT_POLLS   2
-#define PATIENT_TRIES 200                  /* likewise, where nothing is lost by giving up */
+#define SLOT_GAP      1000000 /* numbers that submitters which still hold the order that had the slot may close */
+#define PATIENT_TRIES 200     /* likewise, where nothing is lost by giving up */
 #define SPOIL_TRIES   20000                /* of 50 us */
 #define NOT_NOW       CUDA_ERROR_NOT_READY /* a point that a capture keeps open; no record answers so */
 
@@ -183,7 +184,7 @@ static int find_slot_locked(cup_point_t *out_point)
 
         if (order && !atomic_load(&order->has_ended))
             continue;
-        *out_point = order ? atomic_load(&order->open) : 0;
+        *out_point = order ? atomic_load(&order->open) + SLOT_GAP : 0;
         return i;
     }
     return -1;
@@ -411,8 +412,8 @@ static void judge_audit_locked(cup_order_t *order)
 {
     bool is_done = false;
 
-    if (order->audit.number == 0 || order->completed < order->audit.number)
-        return;
+    if (order->audit.number == 0 || order->completed < order->audit.number || order->captures > 0)
+        return; /* beside a capture the context can't be recorded: what frees have marked is closed as it is */
     if (query(order->audit.event, &is_done) == CUDA_SUCCESS && !is_done &&
         ++order->audit.misses < AUDIT_POLLS)
         return;
@@ -806,7 +807,7 @@ static bool is_busy_known(cup_order_t *order)
 {
     if (!order->joiner)
         return false;
-    return !atomic_load(&order->busy.is_several);
+    return !order->is_distrusted && !atomic_load(&order->busy.is_several);
 }
 
 bool cup_order_can_close(cup_order_t *order)
@@ -1170,6 +1171,20 @@ void cup_order_note_others_busy(cup_stream_t *stream)
 void cup_order_note_all_busy(void)
 {
     note_all_busy_but(NULL);
+}
+
+void cup_order_distrust_all(void)
+{
+    int slots = atomic_load_explicit(&g_slots, memory_order_acquire);
+
+    note_all_busy_but(NULL);
+    for (int i = 0; i < slots; i++) {
+        cup_order_t *order = atomic_load_explicit(&g_order[i], memory_order_acquire);
+
+        cup_lock_acquire(&order->lock);
+        order->is_distrusted = true;
+        cup_lock_release(&order->lock);
+    }
 }
 
 static void seal_host_locked(cup_order_t *order, cup_stream_t *stream);

@@ -94,6 +94,12 @@ void cup_order_note_busy(cup_stream_t *stream);
 void cup_order_note_others_busy(cup_stream_t *stream);
 void cup_order_note_all_busy(void);
 
+/*
+ * The same, and for good: a call is under way that nobody can see submit (it holds no call word). From now on points cover
+ * whole contexts, whatever is known to be busy.
+ */
+void cup_order_distrust_all(void);
+
 /* Looks at each stream that is known to be busy (idle.h); room for CUP_STREAM_SET_MAX. Returns how many. */
 int cup_order_look_at_busy(cup_order_t *order, const cup_thread_t *self, struct cup_idle *out_idle);
 

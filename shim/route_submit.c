@@ -34,7 +34,7 @@ CUP_SUBMIT_LIST(X)
 #define X(symbol, params, args)        \
     CUresult cup_route_##symbol params \
     {                                  \
-        cup_submit_doubt();            \
+        cup_submit_unknown();          \
         return cup_drv.symbol args;    \
     }
 CUP_SUBMIT_DOUBT_LIST(X)
@@ -46,7 +46,7 @@ void cup_route_doubt(const char *name)
         cup_log(CUP_LOG_INFO,
                 "%s is not known here: each call waits for what was freed, and counts as work on all streams",
                 name);
-    cup_submit_doubt();
+    cup_submit_unknown();
 }
 
 /* The types of the rows are those of the header. OpenGL's and EGL's are not in cuda.h: tests/lint/interop.sh. */

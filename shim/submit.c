@@ -8,6 +8,7 @@
 #include "shim/capture.h"
 #include "shim/drv.h"
 #include "shim/gate.h"
+#include "shim/green.h"
 #include "shim/idle.h"
 #include "shim/order.h"
 #include "shim/stat.h"
@@ -23,21 +24,31 @@ static bool is_captured(const cup_stream_t *stream)
             status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
-static void doubt(void)
+static void doubt(void (*note)(void))
 {
     CUP_STAT_ADD(doubts, 1);
     cup_order_settle_all();
-    cup_order_note_all_busy();
+    note();
 }
 
-/* A stream that can't be found (another context's null stream, a driver that does not answer) may be any. */
+static bool is_green_current(void)
+{
+    CUcontext ctx = NULL;
+
+    return cup_drv.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS && ctx && cup_green_is(ctx);
+}
+
+/*
+ * A stream that can't be found (another context's null stream, a driver that does not answer) may be any. Of a green context
+ * it is one more stream of its primary's, in which this call can't be seen.
+ */
 static void begin(cup_call_t *call, cup_place_t place)
 {
     cup_thread_t *thread = cup_stream_thread();
     cup_stream_t *stream = thread ? cup_stream_find(place, thread) : NULL;
 
     if (!stream) {
-        doubt();
+        doubt(is_green_current() ? cup_order_distrust_all : cup_order_note_all_busy);
         return;
     }
     if (is_captured(stream) || atomic_load_explicit(&thread->incall, memory_order_relaxed))
@@ -221,10 +232,20 @@ bool cup_submit_is_host(CUdeviceptr pointer)
     return is_managed(pointer);
 }
 
-void cup_submit_doubt(void)
+static void doubt_in_gate(void (*note)(void))
 {
     if (!cup_order_is_followed() || !cup_gate_enter(false))
         return;
-    doubt();
+    doubt(note);
     cup_gate_leave();
+}
+
+void cup_submit_doubt(void)
+{
+    doubt_in_gate(cup_order_note_all_busy);
+}
+
+void cup_submit_unknown(void)
+{
+    doubt_in_gate(cup_order_distrust_all);
 }

@@ -77,8 +77,13 @@ void cup_submit_destroyed(CUstream stream);
 /* Whether a pointer of a copy is, or may be, memory of the host. Our own blocks: no, without a driver call. */
 bool cup_submit_is_host(CUdeviceptr pointer);
 
-/* An entry point that nobody has classified is about to run in the current context: what was freed before becomes complete
- * first, as after native frees, and every context counts as "several busy". */
+/*
+ * A call may run ahead of what a stream was made to wait for: what was freed before becomes complete first, as after native
+ * frees, and every context counts as "several busy".
+ */
 void cup_submit_doubt(void);
+
+/* An entry point that nobody has classified is about to run: the same, and nobody sees what it submits, or when. */
+void cup_submit_unknown(void);
 
 #endif /* CUP_SHIM_SUBMIT_H */

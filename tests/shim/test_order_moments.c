@@ -462,6 +462,55 @@ TEST(moments, next_owner_beside_a_free)
     cup_heap_end(heap);
 }
 
+/* A call that nobody can see submit: another thread closes a point before it does. */
+TEST(moments, unknown_call_beside_a_close)
+{
+    start_idle();
+    cup_submit_unknown();
+    free_block(0);
+    other_does(launch_there, 0);
+    operate(line_at(0, HIDDEN));
+    launch(0, 0);
+    free_block(0);
+    launch(0, 0);
+    launch(0, 2); /* after the hidden operation */
+    finish_idle();
+}
+
+/* Whoever is not trusted can't be closed beside a capture: what is freed there waits until it is complete. */
+TEST(moments, distrust_beside_a_capture)
+{
+    start_idle();
+    cup_submit_unknown();
+    launch(0, 0);
+    free_block(0);
+    launch(0, 0);
+    capture(0, 4);
+    launch(0, 0);
+    CHECK(!cup_order_can_close(g_order[0]));
+    free_block(0);
+    launch(0, 2);
+    capture(0, 4);
+    launch(0, 0);
+    finish_idle();
+}
+
+/* A context that gets the slot of one that has ended goes on far behind its numbers: late submitters may still close some. */
+TEST(moments, numbers_of_a_slot)
+{
+    cup_point_t last;
+
+    start(CUP_ORDER_EXACT, 1);
+    launch(0, 0);
+    free_block(0);
+    launch(0, 0);
+    last = cup_order_newest(g_order[0]);
+    stop(1);
+    start(CUP_ORDER_EXACT, 1);
+    CHECK(cup_order_newest(g_order[0]) > last + 1000);
+    stop(1);
+}
+
 static _Atomic unsigned g_locks;
 
 void __real_cup_lock_acquire(cup_lock_t *lock);
