@@ -7,7 +7,6 @@
 #include "shim/capture.h"
 #include "shim/drv.h"
 #include "shim/gate.h"
-#include "shim/log.h"
 #include "shim/registry.h"
 #include "shim/stat.h"
 #include "shim/submit.h"
@@ -134,8 +133,6 @@ CUresult cup_route_cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
 {
     return free_async(cup_drv.cuMemFreeAsync_ptsz, dptr, CUP_ON_PTSZ(stream));
 }
-
-/* ---- legacy IPC ---- */
 
 /* ---- captures: noted even before the first allocation, which may come inside one ---- */
 

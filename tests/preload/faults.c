@@ -10,18 +10,10 @@
  */
 #define _GNU_SOURCE
 #include "tests/preload/client.h"
+#include "tests/preload/each_call.h"
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#ifdef __SANITIZE_THREAD__ /* a second for each child: the first call, one code */
-#define NTH_MAX  1
-#define CODE_MAX 1
-#else
-#define NTH_MAX  12
-#define CODE_MAX 2
-#endif
+#define NTH_MAX 12
 
 static const char *const g_raw[] = {
     "cuCtxGetCurrent",
@@ -53,8 +45,6 @@ static const char *const g_vmm[] = {
     "cuCtxGetId",     "cuMemAddressReserve", "cuMemCreate",  "cuMemMap",
     "cuMemSetAccess", "cuMemUnmap",          "cuMemRelease", NULL,
 };
-
-static uint64_t *g_calls; /* shared with the children: calls of the symbol in a run without a failure */
 
 /* Whether result is fine: success, or what was injected. */
 static int expect(CUresult result, int code)
@@ -125,21 +115,6 @@ static void child(const char *symbol, uint64_t nth, int code)
     _exit(0);
 }
 
-static void run(const char *symbol, uint64_t nth, int code)
-{
-    pid_t pid = fork();
-    int status;
-
-    if (pid == 0)
-        child(symbol, nth, code);
-    REQUIRE(waitpid(pid, &status, 0) == pid);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-        fprintf(stderr, "call %llu of %s failing with %d: status %d\n", (unsigned long long)nth, symbol, code,
-                status);
-        _Exit(1);
-    }
-}
-
 /* faults [raw|vmm|deferred]: the calls of one backing, one mode; CUPOLA_BACKING and CUPOLA_FREE say the same. */
 int main(int argc, char **argv)
 {
@@ -148,20 +123,6 @@ int main(int argc, char **argv)
                                 : strcmp(name, "deferred") == 0 ? g_deferred
                                                                 : g_raw;
 
-    static const int codes[] = {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY};
-
-    g_calls = mmap(NULL, sizeof(*g_calls), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    REQUIRE(g_calls != MAP_FAILED);
-    for (; *symbol; symbol++) {
-        uint64_t reached;
-
-        run(*symbol, 0, 0);
-        reached = *g_calls;
-        fprintf(stderr, "%s: %llu calls\n", *symbol, (unsigned long long)reached);
-        REQUIRE(reached > 0);
-        for (uint64_t nth = 1; nth <= reached && nth <= NTH_MAX; nth++)
-            for (size_t c = 0; c < CODE_MAX; c++)
-                run(*symbol, nth, codes[c]);
-    }
+    each_call_fails(symbol, NTH_MAX, child);
     return 0;
 }

@@ -10,20 +10,12 @@
  * Invariants: a symbol that is never reached fails the test.
  */
 #define _GNU_SOURCE
+#include "tests/preload/each_call.h"
 #include "tests/preload/peer.h"
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define MIB ((size_t)1 << 20)
 
-#ifdef __SANITIZE_THREAD__ /* a second for each child: the first call, one code */
-#define NTH_MAX  1
-#define CODE_MAX 1
-#else
-#define NTH_MAX  30
-#define CODE_MAX 2
-#endif
+#define NTH_MAX 30
 
 static const char *const g_raw[] = {"cuCtxEnablePeerAccess", "cuCtxDisablePeerAccess", "cuCtxGetCurrent",
                                     NULL};
@@ -49,8 +41,7 @@ static const char *const g_vmm[] = {
     NULL,
 };
 
-static uint64_t *g_calls; /* shared with the children: calls of the symbol in a run without a failure */
-static int g_code;        /* what is injected; 0: nothing */
+static int g_code; /* what is injected; 0: nothing */
 
 /* Success, if not at once then at the second try. */
 #define TWICE(call)                                                                   \
@@ -136,10 +127,11 @@ static void workload(const place_t *here, const place_t *there)
     TWICE(cuCtxSynchronize());
 }
 
-static void child(const char *symbol, uint64_t nth)
+static void child(const char *symbol, uint64_t nth, int code)
 {
     place_t here = peer_primary(0), there = peer_primary(1);
 
+    g_code = code;
     alarm(60);
     softcuda_reset_counters();
     if (nth > 0)
@@ -150,39 +142,8 @@ static void child(const char *symbol, uint64_t nth)
     _exit(0);
 }
 
-static void run(const char *symbol, uint64_t nth, int code)
-{
-    pid_t pid;
-    int status;
-
-    g_code = code;
-    pid = fork();
-    if (pid == 0)
-        child(symbol, nth);
-    REQUIRE(waitpid(pid, &status, 0) == pid);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        return;
-    fprintf(stderr, "call %llu of %s failing with %d: status %d\n", (unsigned long long)nth, symbol, code,
-            status);
-    _Exit(1);
-}
-
 int main(void)
 {
-    static const int codes[] = {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY};
-
-    g_calls = mmap(NULL, sizeof(*g_calls), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    REQUIRE(g_calls != MAP_FAILED);
-    for (const char *const *symbol = peer_is_vmm() ? g_vmm : g_raw; *symbol; symbol++) {
-        uint64_t reached;
-
-        run(*symbol, 0, 0);
-        reached = *g_calls;
-        fprintf(stderr, "%s: %llu calls\n", *symbol, (unsigned long long)reached);
-        REQUIRE(reached > 0);
-        for (uint64_t nth = 1; nth <= reached && nth <= NTH_MAX; nth++)
-            for (size_t c = 0; c < CODE_MAX; c++)
-                run(*symbol, nth, codes[c]);
-    }
+    each_call_fails(peer_is_vmm() ? g_vmm : g_raw, NTH_MAX, child);
     return 0;
 }
