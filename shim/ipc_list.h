@@ -12,7 +12,7 @@
     X(CUP_IPC_OK, CUDA_SUCCESS, "")                                                                          \
     X(CUP_IPC_SELF, CUDA_ERROR_INVALID_CONTEXT, "the handle is of this very process")                        \
     X(CUP_IPC_ELSEWHERE, CUDA_ERROR_INVALID_HANDLE, "another context of this process has it open")           \
-    X(CUP_IPC_GONE, CUDA_ERROR_INVALID_VALUE, "nobody listens: it has ended, or has another CUPOLA_SOCKET_DIR") \
+    X(CUP_IPC_GONE, CUDA_ERROR_INVALID_HANDLE, "nobody listens: it has ended, or has another CUPOLA_SOCKET_DIR") \
     X(CUP_IPC_REFUSED, CUDA_ERROR_INVALID_VALUE, "its block was freed, or never was")                        \
     X(CUP_IPC_SILENT, CUDA_ERROR_INVALID_HANDLE, "its process does not answer")                              \
     X(CUP_IPC_BROKEN, CUDA_ERROR_INVALID_HANDLE, "its process answers what makes no sense")                  \

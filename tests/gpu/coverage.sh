@@ -10,7 +10,7 @@ trap 'rm -rf "$dir"' EXIT
 [ -f "$2" ] || { cat "$dir/all"; echo "expected file missing: run on hardware"; exit 77; }
 grep '^skipped ' "$dir/all"
 sed -n 's/^skipped //p' "$dir/all" >"$dir/skipped"
-awk 'NR == FNR { skipped[$1] = 1; next } !($1 in skipped)' "$dir/skipped" "$2" | grep -v -e '^#' -e '^probe' >"$dir/expected"
+awk 'FILENAME == ARGV[1] { skipped[$1] = 1; next } !($1 in skipped)' "$dir/skipped" "$2" | grep -v -e '^#' -e '^probe' >"$dir/expected"
 grep -v -e '^skipped ' -e '^probe' "$dir/all" >"$dir/got"
 [ "$(wc -l <"$dir/expected")" -ge "${3:-40}" ] || { echo "too few rows are left"; exit 1; }
 diff "$dir/expected" "$dir/got"

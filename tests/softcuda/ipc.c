@@ -9,6 +9,7 @@
  */
 #include "driver.h"
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -210,7 +211,8 @@ static CUresult open_handle(CUdeviceptr *out, const CUipcMemHandle *handle, unsi
     if (!opened) {
         int fd = open_wire(&wire);
         if (fd < 0)
-            return CUDA_ERROR_INVALID_VALUE; /* measured for a block that was freed */
+            return kill(wire.pid, 0) == 0 ? CUDA_ERROR_INVALID_VALUE
+                                          : CUDA_ERROR_INVALID_HANDLE; /* both measured */
         sc_alloc_t *alloc = sc_heap_map(ctx->device, ctx, fd, wire.offset, wire.size);
         close(fd);
         if (!alloc)
