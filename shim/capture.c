@@ -22,12 +22,7 @@ typedef struct entry {
 static cup_lock_t g_lock = CUP_LOCK_INIT(CUP_LOCK_CAPTURE);
 static entry_t g_entry[STREAMS_MAX]; /* guarded by g_lock */
 static int g_entries;                /* in use; likewise */
-static _Atomic int g_count;          /* captures, those beyond the table included; changed under g_lock */
-
-bool cup_capture_is_active(void)
-{
-    return atomic_load_explicit(&g_count, memory_order_acquire) > 0;
-}
+_Atomic int cup_captures;            /* captures, those beyond the table included; changed under g_lock */
 
 void cup_capture_lock(void)
 {
@@ -41,14 +36,14 @@ void cup_capture_unlock(void)
 
 int cup_capture_count(void)
 {
-    return atomic_load(&g_count);
+    return atomic_load(&cup_captures);
 }
 
 static void leave_locked(int index)
 {
     if (index >= 0)
         g_entry[index] = g_entry[--g_entries];
-    atomic_fetch_sub(&g_count, 1);
+    atomic_fetch_sub(&cup_captures, 1);
     cup_order_capture_ended();
 }
 
@@ -65,7 +60,7 @@ static int find_locked(CUstream stream)
 void cup_capture_begin(CUstream stream)
 {
     cup_lock_acquire(&g_lock);
-    atomic_fetch_add(&g_count, 1); /* first: who ends a call from here on leaves a tail (submit.c) */
+    atomic_fetch_add(&cup_captures, 1); /* first: who ends a call from here on leaves a tail (submit.c) */
     cup_order_capture_begins();
     if (g_entries < STREAMS_MAX)
         g_entry[g_entries++] = (entry_t){.stream = stream};
@@ -78,7 +73,7 @@ static void leave(CUstream stream)
 
     cup_lock_acquire(&g_lock);
     index = find_locked(stream);
-    if (index >= 0 || atomic_load(&g_count) > g_entries)
+    if (index >= 0 || atomic_load(&cup_captures) > g_entries)
         leave_locked(index);
     cup_lock_release(&g_lock);
 }

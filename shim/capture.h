@@ -11,10 +11,16 @@
 #ifndef CUP_SHIM_CAPTURE_H
 #define CUP_SHIM_CAPTURE_H
 #include "shim/cuda_abi.h"
+#include <stdatomic.h>
 #include <stdbool.h>
 
+extern _Atomic int cup_captures;
+
 /* One load: is any capture in progress, as far as we saw? */
-bool cup_capture_is_active(void);
+static inline bool cup_capture_is_active(void)
+{
+    return atomic_load_explicit(&cup_captures, memory_order_acquire) > 0;
+}
 
 /* Forgets captures that ended without our seeing it: asks the driver about each. */
 void cup_capture_sweep(void);

@@ -156,7 +156,8 @@ static void start(void)
     pthread_mutex_unlock(&g_start_lock);
 }
 
-bool cup_gate_enter(bool may_start)
+/* Anything but a call of the process that has a pool. */
+static bool enter_slowly(bool may_start)
 {
     int life = atomic_load_explicit(&g_life, memory_order_acquire);
     int kept = errno;
@@ -179,6 +180,18 @@ bool cup_gate_enter(bool may_start)
     }
     t_call.depth++;
     t_call.kept_errno = kept;
+    return true;
+}
+
+bool cup_gate_enter(bool may_start)
+{
+    _Atomic int *mark = atomic_load_explicit(&g_parent_mark, memory_order_acquire);
+
+    if (!mark || atomic_load_explicit(mark, memory_order_relaxed) == 0 || t_call.depth > 0 ||
+        atomic_load_explicit(&g_life, memory_order_acquire) != READY)
+        return enter_slowly(may_start);
+    t_call.depth = 1;
+    t_call.kept_errno = errno;
     return true;
 }
 

@@ -86,6 +86,13 @@ typedef struct cup_work {
     bool is_settled; /* a stream that had passed the newest point is idle: what that covers is done */
 } cup_work_t;
 
+/* As {0}, which would zero half a KiB. */
+static inline void cup_work_clear(cup_work_t *work)
+{
+    work->count = 0;
+    work->is_several = work->is_settled = false;
+}
+
 /* By slot; as many as ever were used. */
 extern _Atomic(cup_order_t *) cup_orders[CUP_ORDERS_MAX];
 extern _Atomic int cup_order_slots;

@@ -60,6 +60,7 @@ static void pass_must(cup_order_t *order, cup_stream_t *stream)
 /* The busy streams that can be named; false: there are others. */
 static bool copy_busy(cup_order_t *order, cup_work_t *out_work)
 {
+    cup_work_clear(out_work);
     cup_lock_acquire(&order->lock);
     for (int i = 0; i < CUP_STREAM_SET_MAX; i++) {
         cup_stream_t *stream = atomic_load(&order->busy.member[i]);
@@ -86,7 +87,7 @@ static CUresult wait_for_busy(cup_stream_t *stream)
 static void wait_on_host(cup_order_t *order)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    cup_work_t work = {.count = 0};
+    cup_work_t work;
     bool is_known = copy_busy(order, &work);
 
     CUP_STAT_ADD(waits, 1);

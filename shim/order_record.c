@@ -282,6 +282,8 @@ void cup_point_gather_locked(cup_order_t *order, const cup_thread_t *self, cup_w
     cup_stream_t *busy[CUP_STREAM_SET_MAX];
     int count;
 
+    cup_work_clear(out_work);
+    cup_work_clear(out_calls);
     include_calls(order, self, out_calls);
     out_work->is_several = cup_stream_set_take(&order->busy, busy, &count);
     include_calls(order, self, out_calls);

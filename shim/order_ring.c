@@ -177,16 +177,23 @@ static bool relabel_locked(cup_order_t *order, const cup_work_t *work, cup_point
     return true;
 }
 
+/* A store is a fence, and mostly the flag is down. */
+static void lower(_Atomic bool *flag)
+{
+    if (atomic_load(flag))
+        atomic_store(flag, false);
+}
+
 CUresult cup_point_close_locked(cup_order_t *order, const cup_thread_t *self, bool is_loose, bool may_spoil)
 {
-    cup_work_t work = {.count = 0}, calls = {.count = 0};
+    cup_work_t work, calls;
     cup_point_t number = atomic_load_explicit(&order->open, memory_order_relaxed);
     CUresult result = CUDA_SUCCESS;
     int closing = 2;
 
     is_loose = atomic_exchange(&order->dirty, 2) == 0 && is_loose;
-    atomic_store(&order->is_awaited, false);
-    atomic_store(&order->is_open_loose, false);
+    lower(&order->is_awaited);
+    lower(&order->is_open_loose);
     atomic_store(&order->open, number + 1);
     cup_point_gather_locked(order, self, &work, &calls);
     if (!relabel_locked(order, &work, number, is_loose)) {

@@ -27,7 +27,7 @@ static pthread_key_t g_key;
 static pthread_once_t g_key_once = PTHREAD_ONCE_INIT;
 static bool g_has_key;
 
-static _Thread_local cup_thread_t *t_thread __attribute__((tls_model("initial-exec")));
+_Thread_local cup_thread_t *cup_stream_self __attribute__((tls_model("initial-exec")));
 
 /* ---- threads ---- */
 
@@ -36,7 +36,7 @@ static void leave_thread(void *arg)
 {
     cup_thread_t *thread = arg;
 
-    t_thread = NULL;
+    cup_stream_self = NULL;
     if (!cup_gate_enter(false))
         return; /* a forked child, or one that stands aside */
     for (int i = 0; i < CUP_ORDERS_MAX; i++)
@@ -76,7 +76,7 @@ static cup_thread_t *make_thread(void)
     return thread;
 }
 
-static cup_thread_t *join_thread(void)
+cup_thread_t *cup_stream_join(void)
 {
     cup_thread_t *thread = reuse_thread();
 
@@ -85,13 +85,8 @@ static cup_thread_t *join_thread(void)
         thread = make_thread();
     if (thread && g_has_key)
         pthread_setspecific(g_key, thread);
-    t_thread = thread;
+    cup_stream_self = thread;
     return thread;
-}
-
-cup_thread_t *cup_stream_thread(void)
-{
-    return t_thread ? t_thread : join_thread();
 }
 
 cup_thread_t *cup_stream_threads(void)

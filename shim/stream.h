@@ -68,8 +68,14 @@ typedef struct cup_thread {
     cup_stream_t *own[CUP_ORDERS_MAX]; /* its per-thread streams, by the context's slot */
 } cup_thread_t;
 
+extern _Thread_local cup_thread_t *cup_stream_self __attribute__((tls_model("initial-exec")));
+cup_thread_t *cup_stream_join(void);
+
 /* This thread's struct; NULL when there is no host memory. */
-cup_thread_t *cup_stream_thread(void);
+static inline cup_thread_t *cup_stream_thread(void)
+{
+    return cup_stream_self ? cup_stream_self : cup_stream_join();
+}
 
 /* Every thread that ever submitted, the first of a list by `next`. */
 cup_thread_t *cup_stream_threads(void);
