@@ -13,6 +13,7 @@
  *   CUP_LOCK_STREAM     shim: a new stream
  *   CUP_LOCK_BACKING    shim: what one vmm backing has mapped, and who may reach it
  *   CUP_LOCK_PEER       shim: contexts with access to each other
+ *   CUP_LOCK_NAME       shim: what was published under names
  *   CUP_LOCK_IPC        shim: what was exported, what was imported
  *   CUP_LOCK_POOL       everything inside one pool
  *   CUP_LOCK_SPANMAP    growing the span map (look-ups take none)
@@ -32,6 +33,7 @@ typedef enum {
     CUP_LOCK_STREAM,
     CUP_LOCK_BACKING,
     CUP_LOCK_PEER,
+    CUP_LOCK_NAME,
     CUP_LOCK_IPC,
     CUP_LOCK_POOL,
     CUP_LOCK_SPANMAP,

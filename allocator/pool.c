@@ -112,14 +112,16 @@ void cup_pool_destroy(cup_pool_t *pool)
 static bool route_request(const cup_pool_fields_t *f, uint64_t size_bytes, cup_pool_request_t *out_request)
 {
     cup_pool_request_t request = {.requested_bytes = size_bytes, .align = CUP_SIZE_GRANULE};
+    bool is_dedicated = !f->has_ranges && size_bytes >= f->conf.dedicated_bytes;
     uint64_t with_guard;
-    if (size_bytes == 0 || __builtin_add_overflow(size_bytes, 2 * CUP_CHUNK_ALIGN, &with_guard))
+    if (size_bytes == 0 || __builtin_add_overflow(size_bytes, f->conf.redzone_bytes, &size_bytes) ||
+        __builtin_add_overflow(size_bytes, 2 * CUP_CHUNK_ALIGN, &with_guard))
         return false;
     if (f->has_ranges && f->conf.is_isolating) {
         request.route = CUP_POOL_SPAN;
         request.align = CUP_CHUNK_ALIGN;
         (void)cup_size_round_up(size_bytes, CUP_CHUNK_ALIGN, &request.span_bytes);
-    } else if (!f->has_ranges && size_bytes >= f->conf.dedicated_bytes) {
+    } else if (is_dedicated) {
         request.route = CUP_POOL_DEDICATED;
         request.align = CUP_CHUNK_ALIGN;
         (void)cup_size_round_up(size_bytes, CUP_CHUNK_ALIGN, &request.span_bytes);

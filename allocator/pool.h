@@ -20,6 +20,7 @@ typedef struct cup_pool cup_pool_t; /* opaque: only pool.c knows the fields */
 
 typedef struct cup_pool_conf {
     uint64_t dedicated_bytes; /* requests of at least this get a chunk of their own, never split */
+    uint64_t redzone_bytes;   /* behind each block so much is handed out to nobody while it is live */
     /* Where the provider has ranges; there dedicated_bytes means nothing: */
     uint64_t range_bytes;  /* addresses to reserve for each of the two ranges, e.g. 4 x the device's memory */
     uint64_t handle_bytes; /* 0: by position (range.h); else this size everywhere, for experiments */

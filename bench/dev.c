@@ -5,7 +5,7 @@
  * CUDART door calls cudaMalloc and cudaFree, which reach the driver by cuGetProcAddress. Kernels come from
  * the fat binary in the program; a driver that calls it an invalid image is asked for its built-in kernels
  * instead (the software driver). Counts are atomic, everything else is written by dev_open(),
- * dev_open_peers() and dev_limit_groups() alone.
+ * dev_open_devices() and dev_limit_groups() alone.
  */
 #define _GNU_SOURCE /* dlinfo */
 #include "dev.h"
@@ -197,7 +197,7 @@ static void enable_access(int from, int to)
     dev_check(drv.cuCtxEnablePeerAccess(devices[to].context, 0), "cuCtxEnablePeerAccess");
 }
 
-void dev_open_peers(int count)
+void dev_open_devices(int count)
 {
     int available = 0;
     dev_check(drv.cuDeviceGetCount(&available), "cuDeviceGetCount");
@@ -205,6 +205,12 @@ void dev_open_peers(int count)
         skip("fewer devices than asked for");
     for (int i = 1; i < count; i++)
         open_device(i);
+    dev_join();
+}
+
+void dev_open_peers(int count)
+{
+    dev_open_devices(count);
     for (int from = 0; from < count; from++)
         for (int to = 0; to < count; to++)
             if (from != to)

@@ -27,7 +27,8 @@ void dev_open(void);
 /* Makes the context current to this thread: for threads other than the one that called dev_open(). */
 void dev_join(void);
 
-/* The first count devices, each with access to the memory of the others. After dev_open(). Joins device 0. */
+/* The first count devices; peers: each has access to the others' memory. After dev_open(). Joins device 0. */
+void dev_open_devices(int count);
 void dev_open_peers(int count);
 void dev_join_device(int number); /* of those: as dev_join(), which joins device 0 */
 CUcontext dev_context(int number);

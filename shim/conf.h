@@ -43,6 +43,7 @@ typedef struct cup_conf_value {
 enum { CUP_CHECKER_ASIDE, CUP_CHECKER_POOL };
 enum { CUP_BACKING_AUTO, CUP_BACKING_RAW, CUP_BACKING_VMM };
 enum { CUP_FREE_EXACT, CUP_FREE_OVERLAP, CUP_FREE_DEFERRED, CUP_FREE_SYNC };
+enum { CUP_ZERO_NONE, CUP_ZERO_ALLOC };
 
 typedef struct cup_conf {
 #define X(field, NAME, kind, fallback, values, meaning) cup_conf_value_t field;

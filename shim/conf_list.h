@@ -47,6 +47,12 @@
     X(ipc_isolate, IPC_ISOLATE, BOOL, "0",    "0|1",                                                         \
       "vmm: 1: each block gets driver handles of its own, 2 MiB and more, whose rest is zeroed before an IPC "  \
       "handle is made: whoever opens that sees nothing else of this process")                                \
+    X(zero,      ZERO,      WORD, "none",     "none|alloc",                                                  \
+      "alloc: what the pool hands out reads as zeros. Each allocation is a set as well: for programs that rely on "  \
+      "what fresh memory happens to hold (docs/luck.md)")                                                    \
+    X(redzone,   REDZONE,   SIZE, "0",        "size",                                                        \
+      "behind each block so many bytes, in steps of 512, belong to nobody: what a program writes there harms no " \
+      "other block (docs/luck.md)")                                                                          \
     X(stats,     STATS,     TEXT, "0",        "0|1|FILE",                                                    \
       "1: a summary on stderr at exit; a file name: one line of JSON is appended to it at exit")             \
     X(log,       LOG,       TEXT, "error",    "off|error|info|debug[:FILE]",                                 \

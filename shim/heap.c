@@ -16,6 +16,7 @@
  */
 #include "shim/heap.h"
 #include "allocator/meta.h"
+#include "allocator/size.h"
 #include "shim/backing.h"
 #include "shim/capture.h"
 #include "shim/conf.h"
@@ -29,6 +30,8 @@
 #include "shim/pinning.h"
 #include "shim/registry.h"
 #include "shim/stat.h"
+#include "shim/submit.h"
+#include "shim/zero.h"
 #include <sched.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -48,7 +51,7 @@ struct cup_heap {
     struct cup_heap *next_ended;
     CUcontext ctx;
     int device;
-    uint64_t total_bytes, floor_bytes, cache_bytes;
+    uint64_t total_bytes, floor_bytes, cache_bytes, redzone_bytes;
     uint64_t wait_us;                           /* longest wait of one allocation while memory is not short */
     unsigned slack_percent, move_slack_percent; /* of the live peak */
     cup_order_mode_t mode;                      /* CUPOLA_FREE */
@@ -57,6 +60,7 @@ struct cup_heap {
     unsigned long long ctx_id; /* a context that comes back at the same address has another; 0: unknown */
     cup_pool_t *pool;
     cup_order_t *order;
+    cup_zero_t zero;              /* CUPOLA_ZERO */
     _Atomic bool has_pinned;      /* some block of the driver's own has been held */
     _Atomic(CUdeviceptr) witness; /* 0: not made; WITNESS_COMES: some thread makes it */
     _Atomic int users;
@@ -151,11 +155,22 @@ static void choose_backing(cup_heap_t *heap, const cup_conf_t *conf)
     cup_log(CUP_LOG_INFO, "device %d: backing: %s", heap->device, heap->is_vmm ? "vmm" : "raw");
 }
 
+/* Whole steps of the driver's own spacing: blocks stay aligned. */
+static uint64_t redzone_bytes(const cup_conf_size_t *size, int device, uint64_t total_bytes)
+{
+    uint64_t bytes = cup_conf_bytes(size, device, total_bytes);
+
+    if (bytes > total_bytes)
+        bytes = total_bytes; /* nothing is served then: the driver answers */
+    return (bytes + CUP_SIZE_STEP - 1) / CUP_SIZE_STEP * CUP_SIZE_STEP;
+}
+
 static cup_status_t create_pool(cup_heap_t *heap, const cup_conf_t *conf, uint64_t total_bytes)
 {
     cup_provider_t provider = heap->is_vmm ? g_vmm : g_raw;
     cup_pool_conf_t pool_conf = {
         .dedicated_bytes = cup_conf_bytes(&conf->dedicated.size, heap->device, total_bytes),
+        .redzone_bytes = heap->redzone_bytes,
         .range_bytes = heap->is_vmm ? RANGE_FACTOR * total_bytes : 0,
         .slack_percent = heap->move_slack_percent,
         .slack_floor_bytes = MOVE_FLOOR_BYTES,
@@ -173,6 +188,7 @@ static void set_bounds(cup_heap_t *heap, const cup_conf_t *conf)
 
     heap->floor_bytes = cup_conf_bytes(&conf->floor.size, heap->device, heap->total_bytes);
     heap->cache_bytes = cup_conf_bytes(&conf->cache.size, heap->device, heap->total_bytes);
+    heap->redzone_bytes = redzone_bytes(&conf->redzone.size, heap->device, heap->total_bytes);
     heap->wait_us = conf->wait_ms.hundredths * 10;
     heap->slack_percent = slack ? slack : SLACK_PERCENT;
     heap->move_slack_percent = slack ? slack : MOVE_SLACK_PERCENT;
@@ -203,9 +219,13 @@ cup_heap_t *cup_heap_create(CUcontext ctx)
     heap->order = cup_order_create(ctx, heap->mode);
     if (!heap->order)
         goto free_pool;
+    if (conf->zero.word == CUP_ZERO_ALLOC && cup_zero_init(&heap->zero, ctx) != CUDA_SUCCESS)
+        goto end_order;
     CUP_STAT_ADD(contexts, 1);
     return heap;
 
+end_order:
+    cup_order_end(heap->order);
 free_pool:
     cup_pool_destroy(heap->pool);
 free_heap:
@@ -291,6 +311,7 @@ void cup_heap_end(cup_heap_t *heap)
     cup_ipc_end_exports(heap->pool);
     cup_ipc_end_imports(heap->ctx);
     cup_order_end(heap->order);
+    cup_zero_end(&heap->zero);
     heap->next_ended = atomic_load(&g_ended);
     while (!atomic_compare_exchange_weak(&g_ended, &heap->next_ended, heap))
         ;
@@ -537,7 +558,7 @@ static bool alloc_by_growing(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *
 {
     cup_status_t status;
 
-    if (size_bytes > heap->total_bytes)
+    if (size_bytes + heap->redzone_bytes > heap->total_bytes || size_bytes > heap->total_bytes)
         return false; /* or handles would be made until the device is full, only to be given back */
     if (heap->is_vmm && !cup_heap_is_sound(heap))
         return false;
@@ -561,14 +582,14 @@ static bool alloc_by_growing(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *
 
 bool cup_heap_alloc_quick(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr)
 {
-    return is_usable(heap) && alloc_from_pool(heap, size_bytes, out_addr);
+    return !cup_zero_is_on(&heap->zero) && is_usable(heap) && alloc_from_pool(heap, size_bytes, out_addr);
 }
 
-bool cup_heap_alloc(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr)
+static bool find_block(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr)
 {
     cup_pool_stat_t stat;
 
-    if (cup_heap_alloc_quick(heap, size_bytes, out_addr))
+    if (is_usable(heap) && alloc_from_pool(heap, size_bytes, out_addr))
         return true;
     if (!is_usable(heap))
         return false;
@@ -623,12 +644,53 @@ static CUresult free_to_limbo(cup_heap_t *heap, cup_addr_t addr)
     return result;
 }
 
+static CUresult free_block(cup_heap_t *heap, cup_addr_t addr)
+{
+    return heap->mode == CUP_ORDER_EXACT && cup_order_can_close(heap->order) ? free_ordered(heap, addr)
+                                                                             : free_to_limbo(heap, addr);
+}
+
 /* A driver allocation that others may have pinned: only the driver can tell them that it ends. */
 static CUresult free_pinned(cup_addr_t addr)
 {
     CUP_STAT_ADD(pass_frees, 1);
     CUP_STAT_ADD(driver_frees, 1);
     return cup_drv.cuMemFree_v2(addr);
+}
+
+/*
+ * A submission like the program's: it comes after whoever had the block before. What follows it is ordered on the device,
+ * but where submissions are not followed, or others may reach the block without one. The steps of 512 bytes that the program
+ * asked for are the block's alone.
+ */
+static CUresult zero_block(cup_heap_t *heap, cup_addr_t addr, uint64_t size_bytes)
+{
+    uint64_t bytes = (size_bytes + CUP_SIZE_STEP - 1) / CUP_SIZE_STEP * CUP_SIZE_STEP;
+    cup_call_t call;
+    CUresult result;
+
+    cup_submit_begin_own(&call, heap->zero.stream);
+    result = cup_zero_set(&heap->zero, addr, bytes, call.stream && !cup_pinning_is_possible());
+    cup_submit_end(&call, result);
+    return result;
+}
+
+bool cup_heap_alloc(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr)
+{
+    cup_addr_t addr;
+    CUresult result;
+
+    if (!find_block(heap, size_bytes, &addr))
+        return false;
+    result = cup_zero_is_on(&heap->zero) ? zero_block(heap, addr, size_bytes) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) {
+        cup_log(CUP_LOG_INFO, "device %d: %llu bytes could not be set to zero (%d): the driver answers",
+                heap->device, (unsigned long long)size_bytes, (int)result);
+        free_block(heap, addr);
+        return false;
+    }
+    *out_addr = addr;
+    return true;
 }
 
 CUresult cup_heap_free(cup_heap_t *heap, cup_addr_t addr)
@@ -640,8 +702,7 @@ CUresult cup_heap_free(cup_heap_t *heap, cup_addr_t addr)
     if (atomic_load_explicit(&heap->has_pinned, memory_order_relaxed) &&
         cup_pool_surrender_held(heap->pool, addr) == CUP_OK)
         return free_pinned(addr);
-    result = heap->mode == CUP_ORDER_EXACT && cup_order_can_close(heap->order) ? free_ordered(heap, addr)
-                                                                               : free_to_limbo(heap, addr);
+    result = free_block(heap, addr);
     if (result == CUDA_ERROR_INVALID_VALUE) {
         CUP_STAT_ADD(bad_frees, 1);
         return result; /* measured: double, interior and unknown alike */

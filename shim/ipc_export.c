@@ -47,6 +47,7 @@ typedef struct entry {
     bool is_ordered;   /* the free: later work of ours runs after it */
     cup_point_t stamp; /* likewise */
     unsigned loans;
+    int group_names;       /* under which a group may open it */
     uint32_t room;         /* for that many parts */
     memory_ref_t memory[]; /* of its parts */
 } entry_t;
@@ -356,14 +357,17 @@ static CUresult export_new(const cup_block_info_t *block, int device, cup_order_
 CUresult cup_ipc_export(const cup_block_info_t *block, int device, cup_order_t *order,
                         CUipcMemHandle *out_handle)
 {
+    uint64_t start_ns = cup_stat_now_ns();
     CUresult result = CUDA_SUCCESS;
 
-    if (find_token(block->serial, out_handle))
-        return CUDA_SUCCESS;
-    cup_lock_acquire(&g_one);
-    if (!find_token(block->serial, out_handle))
-        result = export_new(block, device, order, out_handle);
-    cup_lock_release(&g_one);
+    if (!find_token(block->serial, out_handle)) {
+        cup_lock_acquire(&g_one);
+        if (!find_token(block->serial, out_handle))
+            result = export_new(block, device, order, out_handle);
+        cup_lock_release(&g_one);
+    }
+    if (result == CUDA_SUCCESS)
+        CUP_STAT_TIME(ipc_get_ns, start_ns);
     return result;
 }
 
@@ -401,6 +405,34 @@ void cup_ipc_end_exports(cup_pool_t *pool)
         }
     }
     cup_lock_release(&g_lock);
+}
+
+bool cup_ipc_look_up(uint64_t id, cup_ipc_token_t *out_token, uint32_t *out_loans)
+{
+    bool is_found;
+
+    cup_lock_acquire(&g_lock);
+    const entry_t *entry = find_id_locked(id);
+    is_found = entry && !entry->is_freed;
+    if (is_found) {
+        *out_token = entry->token;
+        *out_loans = entry->loans;
+    }
+    cup_lock_release(&g_lock);
+    return is_found;
+}
+
+bool cup_ipc_publish(uint64_t id, int names)
+{
+    bool is_found;
+
+    cup_lock_acquire(&g_lock);
+    entry_t *entry = find_id_locked(id);
+    is_found = entry && !entry->is_freed;
+    if (is_found)
+        entry->group_names += names;
+    cup_lock_release(&g_lock);
+    return is_found;
 }
 
 /* ---- loans: the server's thread ---- */
@@ -468,7 +500,7 @@ static void lend(cup_ipc_borrower_t *borrower, const cup_ipc_request_t *request,
     if (!loan) {
         out_reply->reason = CUP_IPC_NOMEM;
     } else if (!entry || entry->is_freed || !is_secret(entry->token.secret, request->secret) ||
-               find_loan(borrower, request->seq)) {
+               find_loan(borrower, request->seq) || (borrower->is_foreign && entry->group_names == 0)) {
         out_reply->reason = CUP_IPC_REFUSED;
     } else {
         entry->loans++;

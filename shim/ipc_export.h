@@ -46,6 +46,12 @@ static inline void cup_ipc_note_free(cup_pool_t *pool, cup_addr_t base, cup_poin
 /* The context has ended, and its blocks with it. Before the pool goes. */
 void cup_ipc_end_exports(cup_pool_t *pool);
 
+/* The token of an export whose block is live, and how many have it on loan. False: there is none. */
+bool cup_ipc_look_up(uint64_t id, cup_ipc_token_t *out_token, uint32_t *out_loans);
+
+/* One more name, or one less, under which a group may open it. False: as before. */
+bool cup_ipc_publish(uint64_t id, int names);
+
 /* ---- the server's thread ---- */
 
 typedef struct cup_ipc_loan cup_ipc_loan_t;
@@ -53,6 +59,7 @@ typedef struct cup_ipc_loan cup_ipc_loan_t;
 /* What one connection has borrowed. */
 typedef struct cup_ipc_borrower {
     cup_ipc_loan_t *loans;
+    bool is_foreign; /* of another user: is lent what is published to a group (cup_ipc_publish) */
 } cup_ipc_borrower_t;
 
 /*

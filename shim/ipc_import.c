@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How: peer (a process, one connection) > mirror (a range of its addresses, reserved here with the same
- * size) > part (one handle, at the same offset) and opened (one block). Blocks that share a handle share
- * the part; a block of many handles is contiguous as it is over there. The last opened block of a mirror
+ * size; one more for what is opened read-only) > part (one handle, at the same offset) and opened (one
+ * block). Blocks that share a handle share the part; a block of many handles is contiguous as it is over there. The last opened block of a mirror
  * takes the addresses with it, that of a peer the connection.
  *
  * A request that times out leaves its number behind: an answer that comes later is read and thrown away,
@@ -39,6 +39,8 @@ typedef struct mirror {
     struct mirror *next;
     cup_addr_t theirs, ours;
     uint64_t size_bytes;
+    unsigned stat; /* of the peer */
+    bool is_read_only;
     unsigned refs; /* opened blocks in it */
     part_t *parts;
 } mirror_t;
@@ -46,7 +48,9 @@ typedef struct mirror {
 typedef struct peer {
     struct peer *next;
     uint64_t name;
+    uint32_t uid;
     int socket;
+    unsigned stat; /* its row there */
     uint64_t seq;  /* of the newest request */
     unsigned refs; /* opened blocks of it, and calls under way */
     mirror_t *mirrors;
@@ -141,11 +145,11 @@ static cup_ipc_reason_t ask(peer_t *peer, cup_ipc_verb_t verb, cup_ipc_request_t
 /* ---- peers ---- */
 
 /* A connection whose other side has gone serves no new block; the blocks that are mapped stay. */
-static peer_t *acquire_peer(uint64_t name, cup_ipc_reason_t *out_reason)
+static peer_t *acquire_peer(uint64_t name, uint32_t uid, cup_ipc_reason_t *out_reason)
 {
     peer_t *peer = g_peers;
 
-    while (peer && peer->name != name)
+    while (peer && (peer->name != name || peer->uid != uid))
         peer = peer->next;
     if (!peer) {
         peer = cup_meta_alloc(sizeof *peer);
@@ -153,7 +157,8 @@ static peer_t *acquire_peer(uint64_t name, cup_ipc_reason_t *out_reason)
         if (!peer)
             return NULL;
         peer->name = name;
-        peer->socket = cup_ipc_connect(name, out_reason);
+        peer->uid = uid;
+        peer->socket = cup_ipc_connect(name, uid, out_reason);
         if (peer->socket < 0) {
             cup_meta_free(peer, sizeof *peer);
             return NULL;
@@ -180,13 +185,14 @@ static void put_peer(peer_t *peer)
 
 /* ---- mirrors ---- */
 
-static CUresult acquire_mirror(peer_t *peer, const cup_ipc_reply_t *reply, mirror_t **out_mirror)
+static CUresult acquire_mirror(peer_t *peer, const cup_ipc_reply_t *reply, bool is_read_only,
+                               mirror_t **out_mirror)
 {
     mirror_t *mirror = peer->mirrors;
     CUdeviceptr ours;
     CUresult result;
 
-    while (mirror && mirror->theirs != reply->range_base)
+    while (mirror && (mirror->theirs != reply->range_base || mirror->is_read_only != is_read_only))
         mirror = mirror->next;
     if (!mirror) {
         mirror = cup_meta_alloc(sizeof *mirror);
@@ -200,7 +206,9 @@ static CUresult acquire_mirror(peer_t *peer, const cup_ipc_reply_t *reply, mirro
         *mirror = (mirror_t){.next = peer->mirrors,
                              .theirs = reply->range_base,
                              .ours = ours,
-                             .size_bytes = reply->range_bytes};
+                             .size_bytes = reply->range_bytes,
+                             .stat = peer->stat,
+                             .is_read_only = is_read_only};
         peer->mirrors = mirror;
     }
     mirror->refs++;
@@ -258,7 +266,7 @@ static CUresult map_part(mirror_t *mirror, const cup_ipc_part_t *there, int fd)
     }
     *part = (part_t){.next = mirror->parts, .there = *there, .refs = 1};
     mirror->parts = part;
-    CUP_STAT_ADD(ipc_mapped_bytes, there->size_bytes);
+    cup_stat_peer_mapped(mirror->stat, there->size_bytes);
     return CUDA_SUCCESS;
 }
 
@@ -273,7 +281,7 @@ static void put_part(mirror_t *mirror, cup_addr_t theirs)
         return;
     *at = part->next;
     cup_drv.cuMemUnmap(place_of(mirror, &part->there), part->there.size_bytes);
-    CUP_STAT_ADD(ipc_mapped_bytes, -part->there.size_bytes);
+    cup_stat_peer_unmapped(mirror->stat, part->there.size_bytes);
     cup_meta_free(part, sizeof *part);
 }
 
@@ -394,7 +402,8 @@ static CUresult map_pages(opened_t *opened, const cup_ipc_reply_t *first)
 static CUresult grant(opened_t *opened)
 {
     CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
-                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+                              .flags = opened->block.is_read_only ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                                                                  : CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUdevice device;
     CUresult result = cup_drv.cuCtxGetDevice(&device);
 
@@ -423,7 +432,7 @@ static CUresult map_opened(opened_t *opened, const cup_ipc_reply_t *reply)
         reply->base < reply->range_base || reply->size_bytes > reply->range_bytes ||
         reply->base - reply->range_base > reply->range_bytes - reply->size_bytes)
         return CUDA_ERROR_INVALID_HANDLE;
-    result = acquire_mirror(opened->peer, reply, &opened->mirror);
+    result = acquire_mirror(opened->peer, reply, opened->block.is_read_only, &opened->mirror);
     if (result != CUDA_SUCCESS)
         return result;
     result = map_pages(opened, reply);
@@ -475,7 +484,7 @@ static void enter(opened_t *opened)
     atomic_fetch_add_explicit(&g_opened_count, 1, memory_order_release);
 }
 
-static CUresult open_new(const cup_ipc_token_t *token, CUdeviceptr *out_addr)
+static CUresult open_new(const cup_ipc_token_t *token, uint32_t uid, bool is_read_only, CUdeviceptr *out_addr)
 {
     opened_t *opened = cup_meta_alloc(sizeof *opened);
     cup_ipc_reason_t reason;
@@ -484,10 +493,13 @@ static CUresult open_new(const cup_ipc_token_t *token, CUdeviceptr *out_addr)
     if (!opened)
         return CUDA_ERROR_OUT_OF_MEMORY;
     opened->token = *token;
+    opened->block.is_read_only = is_read_only;
     opened->refs = 1;
     opened->order = cup_order_current();
     cup_drv.cuCtxGetCurrent(&opened->block.ctx);
-    opened->peer = acquire_peer(token->exporter, &reason);
+    opened->peer = acquire_peer(token->exporter, uid, &reason);
+    if (opened->peer)
+        opened->peer->stat = cup_stat_peer(token->exporter, token->pid);
     result = opened->peer ? borrow(opened) : refuse(token, reason);
     if (result != CUDA_SUCCESS) {
         if (opened->peer)
@@ -496,6 +508,7 @@ static CUresult open_new(const cup_ipc_token_t *token, CUdeviceptr *out_addr)
         return result;
     }
     opened->block.id = ++g_ids;
+    cup_stat_peer_opened(opened->peer->stat);
     *out_addr = opened->block.base;
     enter(opened);
     CUP_STAT_ADD(ipc_opens, 1);
@@ -522,8 +535,9 @@ static CUresult open_again(opened_t *opened, CUdeviceptr *out_addr)
     return CUDA_SUCCESS;
 }
 
-CUresult cup_ipc_open(const cup_ipc_token_t *token, CUdeviceptr *out_addr)
+CUresult cup_ipc_open(const cup_ipc_token_t *token, uint32_t uid, bool is_read_only, CUdeviceptr *out_addr)
 {
+    uint64_t start_ns = cup_stat_now_ns();
     opened_t *opened;
     CUresult result;
 
@@ -531,10 +545,13 @@ CUresult cup_ipc_open(const cup_ipc_token_t *token, CUdeviceptr *out_addr)
         return refuse(token, CUP_IPC_SELF);
     cup_lock_acquire(&g_one);
     opened = g_opened;
-    while (opened && memcmp(&opened->token, token, sizeof *token) != 0)
+    while (opened &&
+           (memcmp(&opened->token, token, sizeof *token) != 0 || opened->block.is_read_only != is_read_only))
         opened = opened->next;
-    result = opened ? open_again(opened, out_addr) : open_new(token, out_addr);
+    result = opened ? open_again(opened, out_addr) : open_new(token, uid, is_read_only, out_addr);
     cup_lock_release(&g_one);
+    if (result == CUDA_SUCCESS)
+        CUP_STAT_TIME(ipc_open_ns, start_ns);
     return result;
 }
 
@@ -623,9 +640,11 @@ bool cup_ipc_close(CUdeviceptr addr, CUresult *out_result)
     cup_order_t *order = NULL;
     cup_point_t stamp = 0;
     opened_t *opened;
+    uint64_t start_ns;
 
     if (atomic_load_explicit(&g_opened_count, memory_order_acquire) == 0)
         return false;
+    start_ns = cup_stat_now_ns();
     cup_lock_acquire(&g_one);
     opened = find_open(addr);
     if (opened) {
@@ -645,6 +664,7 @@ bool cup_ipc_close(CUdeviceptr addr, CUresult *out_result)
         wait_for_point(order, stamp);
     cup_ipc_reap();
     CUP_STAT_ADD(ipc_closes, 1);
+    CUP_STAT_TIME(ipc_close_ns, start_ns);
     *out_result = CUDA_SUCCESS;
     return true;
 }

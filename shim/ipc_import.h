@@ -17,10 +17,10 @@
 #include "shim/ipc_wire.h"
 
 /*
- * The token of a block of another process, in the current context. Errors: those of ipc_list.h; the
- * driver's, of a call that failed.
+ * The token of a block of another process, of user uid, in the current context. is_read_only: mapped without
+ * write access, at addresses of its own. Errors: those of ipc_list.h; the driver's, of a call that failed.
  */
-CUresult cup_ipc_open(const cup_ipc_token_t *token, CUdeviceptr *out_addr);
+CUresult cup_ipc_open(const cup_ipc_token_t *token, uint32_t uid, bool is_read_only, CUdeviceptr *out_addr);
 
 /* False: addr is not what an open here returned: the driver answers. */
 bool cup_ipc_close(CUdeviceptr addr, CUresult *out_result);
@@ -36,7 +36,8 @@ typedef struct cup_ipc_block {
     cup_addr_t base; /* here */
     uint64_t size_bytes;
     CUcontext ctx; /* that opened it */
-    uint64_t id;   /* of this mapping: no other one of the process has it; from 1 */
+    bool is_read_only;
+    uint64_t id; /* of this mapping: no other one of the process has it; from 1 */
 } cup_ipc_block_t;
 
 /* The open block that contains addr, base or interior. Mostly one load. */

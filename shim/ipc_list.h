@@ -18,7 +18,12 @@
     X(CUP_IPC_BROKEN, CUDA_ERROR_INVALID_HANDLE, "its process answers what makes no sense")                  \
     X(CUP_IPC_NOMEM, CUDA_ERROR_OUT_OF_MEMORY, "no host memory")                                             \
     X(CUP_IPC_SYSTEM, CUDA_ERROR_OPERATING_SYSTEM, "no file descriptors, or no thread")                      \
-    X(CUP_IPC_FOLDER, CUDA_ERROR_NOT_SUPPORTED, "set CUPOLA_SOCKET_DIR to a folder that only you can write to")
+    X(CUP_IPC_FOLDER, CUDA_ERROR_NOT_SUPPORTED, "set CUPOLA_SOCKET_DIR to a folder that only you can write to") \
+    X(CUP_IPC_NO_NAME, CUDA_ERROR_NOT_FOUND, "nothing is published under that name")                         \
+    X(CUP_IPC_TAKEN, CUDA_ERROR_ALREADY_ACQUIRED, "a process that is alive has published that name")         \
+    X(CUP_IPC_LOCKED, CUDA_ERROR_TIMEOUT, "another process holds the lock of the names")                     \
+    X(CUP_IPC_GROUP, CUDA_ERROR_NOT_PERMITTED, "this process is not in that group")                          \
+    X(CUP_IPC_GROUPS, CUDA_ERROR_NOT_SUPPORTED, "a process publishes to one group")
 /* clang-format on */
 
 #endif /* CUP_SHIM_IPC_LIST_H */

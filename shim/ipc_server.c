@@ -12,6 +12,7 @@
 #include "shim/ipc_server.h"
 #include "shim/ipc_export.h"
 #include "shim/ipc_sock.h"
+#include "shim/named_table.h"
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -39,6 +40,7 @@ static _Atomic uint64_t g_name;
 static _Atomic bool g_is_listening;
 static pid_t g_pid;
 static char g_path[CUP_IPC_PATH_MAX];
+static _Atomic uint32_t g_group = CUP_IPC_NO_GROUP; /* that may connect */
 
 /* The thread's own: */
 static int g_listener;
@@ -76,7 +78,8 @@ uint64_t cup_ipc_server_name(void)
 
 static void accept_one(void)
 {
-    int fd = cup_ipc_accept(g_listener);
+    bool is_foreign;
+    int fd = cup_ipc_accept(g_listener, atomic_load(&g_group), &is_foreign);
 
     if (fd < 0)
         return;
@@ -84,7 +87,7 @@ static void accept_one(void)
         close(fd);
         return;
     }
-    g_connection[g_count++] = (connection_t){.fd = fd};
+    g_connection[g_count++] = (connection_t){.fd = fd, .borrower = {.is_foreign = is_foreign}};
 }
 
 static void forget(connection_t *connection, bool is_ours)
@@ -101,6 +104,11 @@ static void answer(connection_t *connection, const cup_ipc_request_t *request)
     int fds[CUP_IPC_PAGE];
     uint32_t count;
 
+    if (request->verb == CUP_IPC_FIND) {
+        cup_named_answer(connection->borrower.is_foreign, request, &reply);
+        (void)cup_ipc_send(connection->fd, &reply, sizeof reply, NULL, 0, 0);
+        return;
+    }
     if (cup_ipc_answer(&connection->borrower, request, &reply, fds, &count) &&
         !cup_ipc_send(connection->fd, &reply, sizeof reply, fds, count, 0))
         cup_ipc_unanswered(&connection->borrower, request);
@@ -173,6 +181,19 @@ static void unlink_at_exit(void)
 {
     if (g_pid == getpid())
         unlink(g_path);
+}
+
+cup_ipc_reason_t cup_ipc_server_let_in(uint32_t gid)
+{
+    uint32_t before = atomic_load(&g_group);
+    cup_ipc_reason_t reason;
+
+    if (before != CUP_IPC_NO_GROUP)
+        return before == gid ? CUP_IPC_OK : CUP_IPC_GROUPS;
+    reason = cup_ipc_let_in(g_path, gid);
+    if (reason == CUP_IPC_OK)
+        atomic_store(&g_group, gid);
+    return reason;
 }
 
 /* A program with large thread-local storage needs a larger stack: then the usual one. */

@@ -16,6 +16,11 @@
 /* Sees to it that it runs. CUP_IPC_OK, or why it does not. One thread at a time (ipc_export.c). */
 cup_ipc_reason_t cup_ipc_server_start(void);
 
+/*
+ * Started: members of this group may connect, too; they get what is published to it (named.h). Not two groups.
+ */
+cup_ipc_reason_t cup_ipc_server_let_in(uint32_t gid);
+
 /* The name of this process in its tokens; 0 before the first start. */
 uint64_t cup_ipc_server_name(void);
 

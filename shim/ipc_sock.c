@@ -22,6 +22,7 @@
 #define NAME_PREFIX "cupola-ipc-"
 #define BACKLOG     64
 #define SWEEP_MAX   256 /* names looked at in one start */
+#define GROUPS_MAX  1024
 
 uint64_t cup_ipc_now_ms(void)
 {
@@ -53,7 +54,7 @@ static bool is_own_folder(const char *path)
            (stat.st_mode & (S_IRWXG | S_IRWXO)) == 0;
 }
 
-static bool find_folder(char out_path[CUP_IPC_PATH_MAX])
+bool cup_ipc_folder(char out_path[CUP_IPC_PATH_MAX])
 {
     const char *named = cup_gate_conf()->socket_dir.text;
     const char *runtime = getenv("XDG_RUNTIME_DIR");
@@ -78,12 +79,28 @@ static bool fill_address(struct sockaddr_un *address, const char *folder, const 
                     prefix, (unsigned long long)exporter) < (int)sizeof address->sun_path;
 }
 
+void cup_ipc_socket_name(uint64_t exporter, char out_name[CUP_IPC_PATH_MAX])
+{
+    snprintf(out_name, CUP_IPC_PATH_MAX, NAME_PREFIX "%016llx", (unsigned long long)exporter);
+}
+
+bool cup_ipc_socket_parse(const char *name, uint64_t *out_exporter)
+{
+    const char *digits = name + strlen(NAME_PREFIX);
+    char *end;
+
+    if (strncmp(name, NAME_PREFIX, strlen(NAME_PREFIX)) != 0 || strspn(digits, "0123456789abcdef") != 16)
+        return false;
+    *out_exporter = strtoull(digits, &end, 16);
+    return *end == '\0';
+}
+
 static int open_socket(void)
 {
     return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
-/* ---- what dead processes left ---- */
+/* ---- what is in the folder, and what dead processes left there ---- */
 
 struct name {
     uint64_t inode;
@@ -93,14 +110,14 @@ struct name {
     char text[];
 };
 
-static void sweep_one(const char *folder, const char *name)
+static void sweep_one(const char *folder, const char *name, void *unused)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int probe;
 
-    if (strncmp(name, NAME_PREFIX, strlen(NAME_PREFIX)) != 0 ||
-        snprintf(address.sun_path, sizeof address.sun_path, "%s/%s", folder, name) >=
-            (int)sizeof address.sun_path)
+    (void)unused;
+    if (snprintf(address.sun_path, sizeof address.sun_path, "%s/%s", folder, name) >=
+        (int)sizeof address.sun_path)
         return;
     probe = open_socket();
     if (probe >= 0 && connect(probe, (struct sockaddr *)&address, sizeof address) != 0 &&
@@ -110,17 +127,19 @@ static void sweep_one(const char *folder, const char *name)
         close(probe);
 }
 
-static void sweep(const char *folder)
+void cup_ipc_each_file(const char *folder, const char *prefix, int most,
+                       void (*found)(const char *folder, const char *name, void *arg), void *arg)
 {
     _Alignas(struct name) char buffer[4096];
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), seen = 0;
     long length;
 
-    while (fd >= 0 && seen < SWEEP_MAX && (length = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0) {
+    while (fd >= 0 && seen < most && (length = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0) {
         for (long at = 0; at < length; seen++) {
             const struct name *name = (const struct name *)(buffer + at);
 
-            sweep_one(folder, name->text);
+            if (strncmp(name->text, prefix, strlen(prefix)) == 0)
+                found(folder, name->text, arg);
             at += name->bytes;
         }
     }
@@ -137,10 +156,10 @@ int cup_ipc_listen(uint64_t exporter, char out_path[CUP_IPC_PATH_MAX], cup_ipc_r
     int fd;
 
     *out_reason = CUP_IPC_FOLDER;
-    if (!find_folder(folder) || !fill_address(&early, folder, ".", exporter) ||
+    if (!cup_ipc_folder(folder) || !fill_address(&early, folder, ".", exporter) ||
         !fill_address(&address, folder, "", exporter))
         return -1;
-    sweep(folder);
+    cup_ipc_each_file(folder, NAME_PREFIX, SWEEP_MAX, sweep_one, NULL);
     fd = open_socket();
     if (fd < 0) {
         *out_reason = CUP_IPC_SYSTEM;
@@ -158,19 +177,44 @@ int cup_ipc_listen(uint64_t exporter, char out_path[CUP_IPC_PATH_MAX], cup_ipc_r
     return -1;
 }
 
-static bool is_of_this_user(int fd)
+static bool is_of_user(int fd, uid_t uid)
 {
     struct ucred peer;
     socklen_t size = sizeof peer;
 
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == uid;
 }
 
-int cup_ipc_accept(int listener)
+/* Its main group, or one of its others (Linux 4.13; one of very many is not found). */
+static bool is_of_group(int fd, gid_t gid)
+{
+    struct ucred peer;
+    gid_t groups[GROUPS_MAX];
+    socklen_t size = sizeof peer, bytes = sizeof groups;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+        return false;
+    if (peer.gid == gid)
+        return true;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &bytes) != 0)
+        return false;
+    for (size_t i = 0; i < bytes / sizeof groups[0]; i++)
+        if (groups[i] == gid)
+            return true;
+    return false;
+}
+
+cup_ipc_reason_t cup_ipc_let_in(const char *path, uint32_t gid)
+{
+    return chown(path, (uid_t)-1, gid) == 0 && chmod(path, 0660) == 0 ? CUP_IPC_OK : CUP_IPC_GROUP;
+}
+
+int cup_ipc_accept(int listener, uint32_t gid, bool *out_is_foreign)
 {
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-    if (fd < 0 || is_of_this_user(fd))
+    *out_is_foreign = fd >= 0 && !is_of_user(fd, geteuid());
+    if (fd < 0 || !*out_is_foreign || (gid != CUP_IPC_NO_GROUP && is_of_group(fd, gid)))
         return fd;
     close(fd);
     errno = EPERM;
@@ -178,7 +222,7 @@ int cup_ipc_accept(int listener)
 }
 
 /* A full backlog answers EAGAIN at once: asked again until the deadline. */
-static bool try_connect(int fd, const struct sockaddr_un *address, cup_ipc_reason_t *out_reason)
+static bool try_connect(int fd, const struct sockaddr_un *address, uid_t uid, cup_ipc_reason_t *out_reason)
 {
     const struct timespec pause = {0, 1000000};
     uint64_t deadline_ms = cup_ipc_now_ms() + CUP_IPC_TIMEOUT_MS;
@@ -192,21 +236,21 @@ static bool try_connect(int fd, const struct sockaddr_un *address, cup_ipc_reaso
         nanosleep(&pause, NULL);
     }
     *out_reason = CUP_IPC_GONE;
-    return is_of_this_user(fd);
+    return is_of_user(fd, uid);
 }
 
-int cup_ipc_connect(uint64_t exporter, cup_ipc_reason_t *out_reason)
+int cup_ipc_connect(uint64_t exporter, uint32_t uid, cup_ipc_reason_t *out_reason)
 {
     struct sockaddr_un address;
     char folder[CUP_IPC_PATH_MAX];
     int fd;
 
     *out_reason = CUP_IPC_FOLDER;
-    if (!find_folder(folder) || !fill_address(&address, folder, "", exporter))
+    if (!cup_ipc_folder(folder) || !fill_address(&address, folder, "", exporter))
         return -1;
     *out_reason = CUP_IPC_SYSTEM;
     fd = open_socket();
-    if (fd < 0 || try_connect(fd, &address, out_reason))
+    if (fd < 0 || try_connect(fd, &address, uid, out_reason))
         return fd;
     close(fd);
     return -1;

@@ -3,7 +3,7 @@
  * ipc_sock - sockets between processes of one user: where they are, and messages with descriptors.
  * What:       a path socket (SOCK_SEQPACKET, 0600) for each exporting process in CUPOLA_SOCKET_DIR, or else
  *             in $XDG_RUNTIME_DIR, or in a folder of the user's own in /tmp; each side looks who the other
- *             one is.
+ *             one is. A process may let one group in, too (named.h).
  * Not here:   what is said (ipc_wire.h).
  * Manners:    never blocks longer than CUP_IPC_TIMEOUT_MS; raises no SIGPIPE; every descriptor is closed on
  *             exec. errno is lost: the callers are inside the gate, or on the thread of ipc_server.c.
@@ -19,14 +19,28 @@
 /* CLOCK_MONOTONIC */
 uint64_t cup_ipc_now_ms(void);
 
+/* Where processes meet. False: there is none that is safe. */
+bool cup_ipc_folder(char out_path[CUP_IPC_PATH_MAX]);
+
+/* Calls found for the names in a folder that begin with prefix, most of them at most. */
+void cup_ipc_each_file(const char *folder, const char *prefix, int most,
+                       void (*found)(const char *folder, const char *name, void *arg), void *arg);
+
+/* The file name of an exporter's socket, and back; false: it is none. */
+void cup_ipc_socket_name(uint64_t exporter, char out_name[CUP_IPC_PATH_MAX]);
+bool cup_ipc_socket_parse(const char *name, uint64_t *out_exporter);
+
 /* A listening socket for this exporter; sockets that dead ones left in the folder go. -1 with a reason. */
 int cup_ipc_listen(uint64_t exporter, char out_path[CUP_IPC_PATH_MAX], cup_ipc_reason_t *out_reason);
 
-/* Of the same user; -1 otherwise, and when nobody connects. */
-int cup_ipc_accept(int listener);
+/* From now on members of this group can connect to the socket at path. */
+cup_ipc_reason_t cup_ipc_let_in(const char *path, uint32_t gid);
 
-/* A connection to an exporter of the same user. -1 with a reason. */
-int cup_ipc_connect(uint64_t exporter, cup_ipc_reason_t *out_reason);
+/* Of the same user, or of this group, a foreigner; -1 otherwise, and when nobody connects. */
+int cup_ipc_accept(int listener, uint32_t gid, bool *out_is_foreign);
+
+/* A connection to an exporter of this user. -1 with a reason. */
+int cup_ipc_connect(uint64_t exporter, uint32_t uid, cup_ipc_reason_t *out_reason);
 
 /*
  * One message, with up to CUP_IPC_PAGE descriptors. False: it was not sent. deadline_ms 0: does not wait.

@@ -17,6 +17,8 @@
 #define CUP_IPC_VERSION      1
 #define CUP_IPC_SECRET_BYTES 16
 #define CUP_IPC_PAGE         64 /* handles in one message: their descriptors travel with it */
+#define CUP_IPC_NAME_MAX     64 /* of a named block (named.h), with its end */
+#define CUP_IPC_NO_GROUP     UINT32_MAX
 
 typedef enum {
 #define X(name, code, text) name,
@@ -42,9 +44,9 @@ _Static_assert(sizeof(cup_ipc_token_t) == 64, "a token travels as a CUipcMemHand
 /*
  * OPEN: may this token be used, and what is behind it? From then on the block is lent to this connection,
  *       until CLOSE or the connection's end. LOOK: a page of its handles. FETCH: a page of them with their
- *       descriptors.
+ *       descriptors. FIND: what is published under this name?
  */
-typedef enum { CUP_IPC_OPEN = 1, CUP_IPC_LOOK, CUP_IPC_FETCH, CUP_IPC_CLOSE } cup_ipc_verb_t;
+typedef enum { CUP_IPC_OPEN = 1, CUP_IPC_LOOK, CUP_IPC_FETCH, CUP_IPC_CLOSE, CUP_IPC_FIND } cup_ipc_verb_t;
 
 typedef struct cup_ipc_request {
     uint32_t magic;
@@ -54,7 +56,8 @@ typedef struct cup_ipc_request {
     uint64_t loan; /* the seq of the OPEN that this is about */
     uint64_t id;   /* OPEN: of the token */
     uint8_t secret[CUP_IPC_SECRET_BYTES];
-    uint32_t first, count; /* LOOK and FETCH */
+    uint32_t first, count;       /* LOOK and FETCH */
+    char name[CUP_IPC_NAME_MAX]; /* FIND */
 } cup_ipc_request_t;
 
 /* One handle of the exporter: physical memory, and where it is mapped over there. */
@@ -62,6 +65,16 @@ typedef struct cup_ipc_part {
     uint64_t key; /* no other memory of that process ever has it */
     uint64_t base, size_bytes;
 } cup_ipc_part_t;
+
+/* A block that is published under a name. */
+typedef struct cup_ipc_named {
+    cup_ipc_token_t token;
+    uint64_t generation; /* of this publication, among those of its user in this folder */
+    uint32_t readers;    /* openings that are not closed */
+    uint32_t flags;      /* CUP_NAMED_… (named_table.h) */
+    uint32_t gid;        /* who else may open it; CUP_IPC_NO_GROUP: nobody */
+    uint32_t spare;
+} cup_ipc_named_t;
 
 typedef struct cup_ipc_reply {
     uint32_t magic;
@@ -73,7 +86,10 @@ typedef struct cup_ipc_reply {
     uint32_t parts;                   /* that the block touches, in order, without gaps */
     uint32_t first, count;            /* of them in this message */
     uint32_t spare;
-    cup_ipc_part_t part[CUP_IPC_PAGE];
+    union {
+        cup_ipc_part_t part[CUP_IPC_PAGE];
+        cup_ipc_named_t named; /* FIND */
+    };
 } cup_ipc_reply_t;
 
 static inline uint32_t cup_ipc_token_check(const cup_ipc_token_t *token)

@@ -22,6 +22,7 @@ static bool find_import(cup_subject_t *subject)
         return false;
     subject->ctx = import.ctx;
     subject->is_live = true;
+    subject->is_read_only = import.is_read_only;
     subject->block = (cup_block_info_t){
         .base = import.base, .size_bytes = import.size_bytes, .serial = IMPORT | import.id};
     return true;
@@ -32,6 +33,7 @@ bool cup_query_begin(CUdeviceptr addr, cup_subject_t *out_subject)
     if (!cup_gate_enter(false))
         return false;
     out_subject->addr = addr;
+    out_subject->is_read_only = false;
     out_subject->heap = cup_registry_acquire_owner(addr);
     if (out_subject->heap) {
         out_subject->ctx = cup_heap_ctx(out_subject->heap);

@@ -16,9 +16,10 @@
 
 typedef struct cup_subject {
     CUdeviceptr addr;
-    cup_heap_t *heap; /* entered; NULL: the block is another process's, opened by an IPC handle */
-    CUcontext ctx;    /* whose memory it is */
-    bool is_live;     /* else the address is ours and nobody's */
+    cup_heap_t *heap;  /* entered; NULL: the block is another process's, opened by an IPC handle */
+    CUcontext ctx;     /* whose memory it is */
+    bool is_live;      /* else the address is ours and nobody's */
+    bool is_read_only; /* another process's block, opened so */
     cup_block_info_t block;
 } cup_subject_t;
 

@@ -70,7 +70,9 @@
     SELF(MAPPED)                                                                                             \
     NATIVE(ALLOWED_HANDLE_TYPES, unsigned long long, 0)                                                      \
     SELF(IS_GPU_DIRECT_RDMA_CAPABLE)                                                                         \
-    NATIVE(ACCESS_FLAGS, unsigned, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE)                               \
+    NATIVE(ACCESS_FLAGS, unsigned,                                                                           \
+           subject->is_read_only ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ                                     \
+                                 : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE)                               \
     NATIVE(MEMPOOL_HANDLE, uintptr_t, 0)                                                                     \
     BLOCK(MAPPING_SIZE, size_t, cup_query_mapping(&subject->block).size_bytes)                               \
     BLOCK(MAPPING_BASE_ADDR, CUdeviceptr, cup_query_mapping(&subject->block).base)                           \

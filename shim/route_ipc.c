@@ -17,7 +17,10 @@
 #include "shim/log.h"
 #include "shim/registry.h"
 #include "shim/route.h"
+#include "shim/route_ipc.h"
 #include "shim/submit.h"
+#include "shim/zero.h"
+#include <unistd.h>
 
 /* Says why there can be no handle for a block that shares its driver allocation. */
 static CUresult refuse_shared(const cup_block_info_t *block)
@@ -73,9 +76,18 @@ static CUresult zero_rest(cup_heap_t *heap, const cup_block_info_t *block)
  * What the driver says before it looks at the address: it has shut down, there is no context, or one that
  * has ended or has an asynchronous error (measured: 4, 201, 709, 700, here as there).
  */
-static CUresult check_caller(void)
+CUresult cup_route_ipc_check_caller(void)
 {
     return cup_drv.cuMemGetInfo_v2(NULL, NULL);
+}
+
+CUresult cup_route_ipc_export(cup_heap_t *heap, const cup_block_info_t *block, CUipcMemHandle *out_handle)
+{
+    CUresult result = zero_rest(heap, block);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    return cup_ipc_export(block, cup_heap_device(heap), cup_order_of(cup_heap_ctx(heap)), out_handle);
 }
 
 /* False: the driver answers. */
@@ -84,18 +96,16 @@ static bool get_pooled(cup_heap_t *heap, CUdeviceptr dptr, CUipcMemHandle *handl
     cup_block_info_t block;
     cup_backed_t backed;
 
-    *out_result = check_caller();
+    *out_result = cup_route_ipc_check_caller();
     if (*out_result != CUDA_SUCCESS)
         return true;
     if (!cup_pool_find(dptr, &block)) {
         *out_result = CUDA_ERROR_INVALID_VALUE; /* freed: the driver still has what it lay in */
         return true;
     }
+    cup_zero_settle();
     if (cup_pool_find_backed(block.pool, block.base, &backed)) {
-        *out_result = zero_rest(heap, &block);
-        if (*out_result == CUDA_SUCCESS)
-            *out_result =
-                cup_ipc_export(&block, cup_heap_device(heap), cup_order_of(cup_heap_ctx(heap)), handle);
+        *out_result = cup_route_ipc_export(heap, &block, handle);
         return true;
     }
     if (cup_heap_surrender(heap, block.base))
@@ -132,6 +142,18 @@ static void follow_context(void)
         cup_heap_leave(heap);
 }
 
+CUresult cup_route_ipc_open(const cup_ipc_token_t *token, uint32_t uid, bool is_read_only,
+                            CUdeviceptr *out_addr)
+{
+    CUcontext ctx = NULL;
+
+    if (cup_drv.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS || !ctx)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    follow_context();
+    cup_ipc_reap();
+    return cup_ipc_open(token, uid, is_read_only, out_addr);
+}
+
 /* False: the driver answers, also to what is wrong with the call. */
 static bool open_token(CUdeviceptr *dptr, const CUipcMemHandle *handle, unsigned int flags,
                        CUresult *out_result)
@@ -144,9 +166,7 @@ static bool open_token(CUdeviceptr *dptr, const CUipcMemHandle *handle, unsigned
         !cup_gate_enter(true))
         return false;
     if (cup_drv.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS && ctx) {
-        follow_context();
-        cup_ipc_reap();
-        *out_result = cup_ipc_open(&token, dptr);
+        *out_result = cup_route_ipc_open(&token, (uint32_t)geteuid(), false, dptr);
         is_ours = true;
     }
     cup_gate_leave();

@@ -10,6 +10,7 @@
 #include "shim/route.h"
 #include "shim/stat.h"
 #include "shim/submit.h"
+#include "shim/zero.h"
 #include <string.h>
 
 /*
@@ -263,6 +264,7 @@ CUresult cup_route_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr,
     if (!is_inside(&subject, size)) {
         result = cup_drv.cuMemGetHandleForAddressRange(handle, cup_query_nowhere(dptr), size, type, flags);
     } else {
+        cup_zero_settle();
         result = cup_drv.cuMemGetHandleForAddressRange(handle, dptr, size, type, flags);
         if (result == CUDA_SUCCESS)
             cup_query_mark(&subject, CUP_MARK_PINNED);

@@ -10,12 +10,26 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 cup_stat_t cup_stat;
+cup_stat_times_t cup_stat_times;
+
+/* name 0: free. Written by one thread at a time, read by the report whenever it comes. */
+typedef struct peer {
+    uint64_t name;
+    _Atomic int pid;
+#define X(field, meaning) _Atomic uint64_t field;
+    CUP_STAT_PEER_LIST(X)
+#undef X
+} peer_t;
+
+static peer_t g_peers[CUP_STAT_PEERS];
+static _Atomic unsigned g_peer_count;
 
 typedef struct text {
-    char out[4096];
+    char out[8192];
     size_t length;
 } text_t;
 
@@ -33,6 +47,39 @@ __attribute__((format(printf, 2, 3))) static void add(text_t *text, const char *
         text->length = sizeof(text->out) - 1;
 }
 
+/* Up to the last bucket that is not empty. */
+static void add_times(text_t *text, const char *field, const _Atomic uint64_t *buckets)
+{
+    unsigned count = CUP_STAT_BUCKETS;
+
+    while (count > 0 && atomic_load_explicit(&buckets[count - 1], memory_order_relaxed) == 0)
+        count--;
+    add(text, ",\"%s\":[", field);
+    for (unsigned i = 0; i < count; i++)
+        add(text, "%s%llu", i ? "," : "",
+            (unsigned long long)atomic_load_explicit(&buckets[i], memory_order_relaxed));
+    add(text, "]");
+}
+
+static void add_peers(text_t *text)
+{
+    unsigned count = atomic_load_explicit(&g_peer_count, memory_order_acquire);
+
+    add(text, ",\"ipc_peers\":[");
+    for (unsigned i = 0; i < count; i++) {
+        peer_t *peer = &g_peers[i];
+
+        add(text, "%s{\"pid\":%d", i ? "," : "", atomic_load_explicit(&peer->pid, memory_order_relaxed));
+#define X(field, meaning)             \
+    add(text, ",\"" #field "\":%llu", \
+        (unsigned long long)atomic_load_explicit(&peer->field, memory_order_relaxed));
+        CUP_STAT_PEER_LIST(X)
+#undef X
+        add(text, "}");
+    }
+    add(text, "]");
+}
+
 static void add_json(text_t *text, const cup_pool_stat_t *pools)
 {
     add(text, "{\"pid\":%d,\"program\":\"", (int)getpid());
@@ -45,7 +92,68 @@ static void add_json(text_t *text, const cup_pool_stat_t *pools)
 #define X(field, meaning) add(text, ",\"" #field "\":%llu", (unsigned long long)pools->field);
     CUP_STAT_POOL_LIST(X)
 #undef X
+#define X(field, meaning) add_times(text, #field, cup_stat_times.field);
+    CUP_STAT_TIME_LIST(X)
+#undef X
+    add_peers(text);
     add(text, ",\"meta_bytes\":%llu}\n", (unsigned long long)cup_meta_held_bytes());
+}
+
+uint64_t cup_stat_now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+void cup_stat_time(_Atomic uint64_t *buckets, uint64_t start_ns)
+{
+    uint64_t ns = cup_stat_now_ns() - start_ns;
+    unsigned bucket = 63 - (unsigned)__builtin_clzll(ns | 1);
+
+    if (bucket >= CUP_STAT_BUCKETS)
+        bucket = CUP_STAT_BUCKETS - 1;
+    atomic_fetch_add_explicit(&buckets[bucket], 1, memory_order_relaxed);
+}
+
+unsigned cup_stat_peer(uint64_t name, int pid)
+{
+    unsigned count = atomic_load_explicit(&g_peer_count, memory_order_relaxed), i = 0;
+
+    while (i < count && g_peers[i].name != name)
+        i++;
+    if (i < count)
+        return i;
+    if (count == CUP_STAT_PEERS) {
+        atomic_store_explicit(&g_peers[count - 1].pid, 0, memory_order_relaxed); /* of several */
+        return count - 1;
+    }
+    g_peers[i].name = name;
+    atomic_store_explicit(&g_peers[i].pid, pid, memory_order_relaxed);
+    atomic_store_explicit(&g_peer_count, count + 1, memory_order_release);
+    return i;
+}
+
+void cup_stat_peer_opened(unsigned peer)
+{
+    atomic_fetch_add_explicit(&g_peers[peer].opens, 1, memory_order_relaxed);
+}
+
+void cup_stat_peer_mapped(unsigned peer, uint64_t bytes)
+{
+    uint64_t now =
+        atomic_fetch_add_explicit(&g_peers[peer].mapped_bytes, bytes, memory_order_relaxed) + bytes;
+
+    if (now > atomic_load_explicit(&g_peers[peer].mapped_peak_bytes, memory_order_relaxed))
+        atomic_store_explicit(&g_peers[peer].mapped_peak_bytes, now, memory_order_relaxed);
+    CUP_STAT_ADD(ipc_mapped_bytes, bytes);
+}
+
+void cup_stat_peer_unmapped(unsigned peer, uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&g_peers[peer].mapped_bytes, bytes, memory_order_relaxed);
+    CUP_STAT_ADD(ipc_mapped_bytes, -bytes);
 }
 
 static double mib(uint64_t bytes)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stat_list - LIST of the counters: X(field, meaning). Struct, JSON and docs/stats.md come from these rows.
+ * stat_list - LISTs of the counters and of what is timed: X(field, meaning). Struct, JSON and docs/stats.md
+ * come from these rows.
  */
 #ifndef CUP_SHIM_STAT_LIST_H
 #define CUP_SHIM_STAT_LIST_H
@@ -32,6 +33,7 @@
     X(peer_changes,  "times that a device was given access to the memory of a context, or lost it (vmm)")    \
     X(peer_trails,   "waits of a context for a copy of another context's stream that touches its memory")     \
     X(peer_copies,   "copies that were put in the Peer form: the copying device can't reach the memory (vmm)") \
+    X(zeroed,        "allocations of the pool that were set to zero (CUPOLA_ZERO)")                           \
     X(queries,       "questions about addresses in our memory")                                              \
     X(asides,        "contexts that we stood aside for")                                                     \
     X(ipc_exports,   "pooled blocks that an IPC handle was made for")                                        \
@@ -39,6 +41,8 @@
     X(ipc_reopens,   "IPC handles that were opened again while their block was mapped")                      \
     X(ipc_closes,    "closes of such blocks")                                                                \
     X(ipc_mapped_bytes, "bytes of other processes that are mapped now, in whole driver handles")             \
+    X(named_publishes, "blocks that were published under a name")                                            \
+    X(named_opens,   "openings of blocks of other processes by a name")                                      \
     X(runtime_calls, "calls of cudaMalloc and cudaFree in a shared runtime that were served on the short way")       \
     X(dlsym_hits,    "look-ups by dlsym that were answered with a hook")                                     \
     X(getproc_hits,  "look-ups by cuGetProcAddress that were answered with a hook")
@@ -56,6 +60,22 @@
     X(chunks,               "driver allocations held")                                                       \
     X(reserves,             "driver allocations asked for by the pools")                                     \
     X(releases,             "driver allocations given back by the pools")
+
+/* What is timed, call by call: numbers of calls by the power of two of their nanoseconds. */
+#define CUP_STAT_TIME_LIST(X)                                                                                \
+    X(ipc_get_ns,   "IPC handles made of pooled blocks, a second one of the same block included")            \
+    X(ipc_open_ns,  "blocks of other processes opened, again included")                                      \
+    X(ipc_close_ns, "closes of such blocks, with the wait for the work that uses them")
+
+/* Of each process that blocks were opened of. */
+#define CUP_STAT_PEER_LIST(X)                                                                                \
+    X(opens,             "blocks of it that were mapped")                                                    \
+    X(mapped_bytes,      "bytes of it that are mapped now, in whole driver handles")                         \
+    X(mapped_peak_bytes, "the most that was mapped of it at once")
 /* clang-format on */
+
+/* Bucket i of what is timed has the calls of 2^i ns up to 2^(i+1); the last one all longer ones, too. */
+#define CUP_STAT_BUCKETS 32
+#define CUP_STAT_PEERS   16 /* the last stands for all further processes */
 
 #endif /* CUP_SHIM_STAT_LIST_H */

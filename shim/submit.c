@@ -13,6 +13,7 @@
 #include "shim/order.h"
 #include "shim/stat.h"
 #include "shim/stream.h"
+#include "shim/zero.h"
 
 /* The legacy stream says IMPLICIT while a blocking stream captures: the real call will be refused. */
 static bool is_captured(const cup_stream_t *stream)
@@ -28,6 +29,7 @@ static void doubt(void (*note)(void))
 {
     CUP_STAT_ADD(doubts, 1);
     cup_order_settle_all();
+    cup_zero_settle();
     note();
 }
 
@@ -57,6 +59,7 @@ static void begin(cup_call_t *call, cup_place_t place)
     call->stream = stream;
     atomic_exchange(&thread->incall, (cup_call_word_t)stream | !!(call->rule & CUP_SUBMIT_EVERYWHERE));
     cup_order_pass_all(stream, thread);
+    cup_zero_pass(stream);
     if (call->rule & CUP_SUBMIT_EVERYWHERE)
         cup_order_note_others_busy(stream);
     cup_order_note_busy(stream);
@@ -80,6 +83,13 @@ void cup_submit_begin(cup_call_t *call, cup_place_t place, unsigned rule)
         return;
     begin(call, place);
     cup_gate_leave();
+}
+
+void cup_submit_begin_own(cup_call_t *call, CUstream stream)
+{
+    *call = (cup_call_t){.rule = CUP_SUBMIT_PLAIN};
+    if (cup_order_is_followed())
+        begin(call, CUP_ON(stream));
 }
 
 /* From here on a programmatic launch on the stream can't run beside what the points cover. */

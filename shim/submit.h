@@ -50,6 +50,10 @@ typedef struct cup_call {
 void cup_submit_begin(cup_call_t *call, cup_place_t place, unsigned rule);
 void cup_submit_end(cup_call_t *call, CUresult result);
 
+/* For a submission of our own, to a stream of ours, inside the gate. Ends as the others; without call->stream it is not
+ * followed. */
+void cup_submit_begin_own(cup_call_t *call, CUstream stream);
+
 /*
  * exact: what was freed before becomes complete, as the native frees had waited for it. False: nothing was open. For calls
  * that notice (collect_list.h).

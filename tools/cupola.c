@@ -15,6 +15,7 @@ __attribute__((visibility("default"))) const char *argp_program_version = /* arg
 #define VERB_LIST(X)                                                              \
     X(run, "a program with the pool in it")                                       \
     X(doctor, "what is there, what a program uses, and why the pool stood aside") \
+    X(list, "the blocks that programs have published under names")                \
     X(stat, "the figures of a file that CUPOLA_STATS wrote")
 
 static const struct verb {

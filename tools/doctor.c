@@ -108,6 +108,21 @@ static void find_options(void)
                         "CUPOLA_DISABLE=1: the pool stands aside");
 }
 
+/* Programs that lean on luck: what natively went well is not the pool's fault, but looks like it. */
+static void find_advice(void)
+{
+    if (conf.zero.word == CUP_ZERO_NONE)
+        cup_doctor_find(
+            CUP_FINDING_NOTE, "advice",
+            "CUPOLA_ZERO=alloc; if that mends it, the program reads memory that it has not written",
+            "if results differ only with the pool (docs/luck.md)");
+    if (!conf.redzone.is_set)
+        cup_doctor_find(CUP_FINDING_NOTE, "advice",
+                        "CUPOLA_REDZONE=4096; if that mends it, the program writes behind its blocks, and "
+                        "compute-sanitizer says where (under it the pool stands aside: CUPOLA_CHECKER)",
+                        "if wrong bytes or an illegal address come only with the pool (docs/luck.md)");
+}
+
 typedef struct options {
     const char *path; /* --library */
     bool with_ipc;    /* --ipc */
@@ -171,6 +186,7 @@ int cup_verb_doctor(int argc, char **argv)
     fflush(stdout);
     if (options.app)
         cup_doctor_app(library, options.app);
+    find_advice();
     printf("%s; next: cupola %s\n", problems ? "something is in the way" : "nothing is in the way",
            options.app ? "run -- app args…" : "doctor -- app args…");
     return problems ? CUP_EXIT_PROBLEM : CUP_EXIT_OK;

@@ -2,7 +2,7 @@
 /*
  * doctor_ipc - what stands between processes that want to share device memory.
  * How:        devices by their attributes, no context; the process by /proc; the socket folder by lstat,
- *             and by the rule of find_folder() in shim/ipc_sock.c: a folder that is refused there is a problem
+ *             and by the rule of cup_ipc_folder() in shim/ipc_sock.c: a folder that is refused there is a problem
  *             here. Whether an instance of a partitioned GPU (MIG) is meant, no attribute tells: its name
  *             and /proc do, or nothing does, which is said.
  */

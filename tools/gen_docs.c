@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gen_docs - prints docs/options.md or docs/stats.md from the LISTs, so that they can't say what the code
- * does not.
+ * gen_docs - prints docs/options.md, docs/stats.md or docs/interception.md from the LISTs, so that they can't say
+ * what the code does not.
  * How:        one function a page: the head in prose here, the table from the rows. The pages are committed;
  *             a test compares.
  */
+#include "tools/gen_docs.h"
 #include "shim/conf.h"
 #include "shim/stat_list.h"
 #include <stdio.h>
@@ -105,6 +106,30 @@ static const char STATS_POOLS[] = "\n"
                                   "| key | meaning |\n"
                                   "|---|---|\n";
 
+static const char STATS_TIMES[] =
+    "\n"
+    "## What calls took\n"
+    "\n"
+    "Arrays of numbers of calls: element *i*, from 0, counts those that took 2^*i* nanoseconds or more, and "
+    "less than\n"
+    "2^(*i*+1); what is behind the last element is 0. Calls that failed are not in them.\n"
+    "\n"
+    "| key | meaning |\n"
+    "|---|---|\n";
+
+static const char STATS_PEERS[] =
+    "\n"
+    "## Processes that blocks were opened of\n"
+    "\n"
+    "`ipc_peers` is an array of objects, one for each of the first 15 such processes; a sixteenth adds up "
+    "all "
+    "further ones\n"
+    "(`pid` 0 if they are several). `mapped_bytes` of all of them make `ipc_mapped_bytes`.\n"
+    "\n"
+    "| key | meaning |\n"
+    "|---|---|\n"
+    "| `pid` | process id, in its own namespace |\n";
+
 /* In a table cell a bar would end the cell. */
 static void print_cell(const char *text)
 {
@@ -158,6 +183,10 @@ static void print_stats(void)
     CUP_STAT_LIST(X);
     fputs(STATS_POOLS, stdout);
     CUP_STAT_POOL_LIST(X);
+    fputs(STATS_TIMES, stdout);
+    CUP_STAT_TIME_LIST(X);
+    fputs(STATS_PEERS, stdout);
+    CUP_STAT_PEER_LIST(X);
 #undef X
 }
 
@@ -167,7 +196,9 @@ int main(int argc, char **argv)
         print_options();
     else if (argc == 2 && strcmp(argv[1], "stats") == 0)
         print_stats();
+    else if (argc == 2 && strcmp(argv[1], "interception") == 0)
+        return print_interception() && fflush(stdout) == 0 ? 0 : 1;
     else
-        return fputs("usage: gen_docs options|stats\n", stderr), 2;
+        return fputs("usage: gen_docs options|stats|interception\n", stderr), 2;
     return fflush(stdout) == 0 ? 0 : 1;
 }

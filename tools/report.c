@@ -56,13 +56,58 @@ char *cup_report_text(int fd)
     return NULL;
 }
 
-static uint64_t figure(const cJSON *object, const char *field)
+static uint64_t value_of(const cJSON *item)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, field);
-
     return cJSON_IsNumber(item) && item->valuedouble > 0 && item->valuedouble < 0x1p63
                ? (uint64_t)item->valuedouble
                : 0;
+}
+
+static uint64_t figure(const cJSON *object, const char *field)
+{
+    return value_of(cJSON_GetObjectItemCaseSensitive(object, field));
+}
+
+static void add_times(const cJSON *object, const char *field, uint64_t *buckets)
+{
+    const cJSON *item;
+    unsigned i = 0;
+
+    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(object, field))
+    {
+        if (i < CUP_STAT_BUCKETS)
+            buckets[i++] += value_of(item);
+    }
+}
+
+/* Where there are more processes than rows, the last row stands for all that came later. */
+static cup_peer_figures_t *find_peer(cup_figures_t *figures, uint64_t pid)
+{
+    for (unsigned i = 0; i < figures->peer_count; i++)
+        if (figures->peers[i].pid == pid)
+            return &figures->peers[i];
+    if (figures->peer_count == CUP_STAT_PEERS) {
+        figures->peers[CUP_STAT_PEERS - 1].pid = 0;
+        return &figures->peers[CUP_STAT_PEERS - 1];
+    }
+    figures->peers[figures->peer_count].pid = pid;
+    return &figures->peers[figures->peer_count++];
+}
+
+static void add_peers(const cJSON *object, cup_figures_t *figures)
+{
+    const cJSON *item;
+
+    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(object, "ipc_peers"))
+    {
+        cup_peer_figures_t *peer = cJSON_IsObject(item) ? find_peer(figures, figure(item, "pid")) : NULL;
+
+        if (!peer)
+            continue;
+#define X(field, meaning) peer->field += figure(item, #field);
+        CUP_STAT_PEER_LIST(X);
+#undef X
+    }
 }
 
 static bool add_line(const char *line, size_t length, cup_figures_t *figures)
@@ -76,6 +121,10 @@ static bool add_line(const char *line, size_t length, cup_figures_t *figures)
         CUP_STAT_LIST(X);
         CUP_STAT_POOL_LIST(X);
 #undef X
+#define X(field, meaning) add_times(object, #field, figures->field);
+        CUP_STAT_TIME_LIST(X);
+#undef X
+        add_peers(object, figures);
     }
     cJSON_Delete(object);
     return is_ours;

@@ -24,11 +24,25 @@ void cup_report_close(cup_report_t *report);
 /* All that was written into fd so far, or into a file; the caller frees it. NULL on an error. */
 char *cup_report_text(int fd);
 
+/* Of a process that blocks were opened of, over all that opened some; pid 0: of several. */
+typedef struct cup_peer_figures {
+    uint64_t pid;
+#define X(field, meaning) uint64_t field;
+    CUP_STAT_PEER_LIST(X)
+#undef X
+} cup_peer_figures_t;
+
 /* The figures of all lines, added up. */
 typedef struct cup_figures {
     unsigned processes; /* lines: each process appends one */
+    unsigned peer_count;
+    cup_peer_figures_t peers[CUP_STAT_PEERS]; /* the first peer_count */
 #define X(field, meaning) uint64_t field;
-    CUP_STAT_LIST(X) CUP_STAT_POOL_LIST(X)
+    CUP_STAT_LIST(X)
+    CUP_STAT_POOL_LIST(X)
+#undef X
+#define X(field, meaning) uint64_t field[CUP_STAT_BUCKETS];
+    CUP_STAT_TIME_LIST(X)
 #undef X
 } cup_figures_t;
 

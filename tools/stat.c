@@ -11,6 +11,37 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Nothing of what never happened. */
+static void print_times(const char *field, const char *meaning, const uint64_t *buckets)
+{
+    uint64_t calls = 0;
+
+    for (unsigned i = 0; i < CUP_STAT_BUCKETS; i++)
+        calls += buckets[i];
+    if (calls == 0)
+        return;
+    printf("%16" PRIu64 "  %-20s  %s\n", calls, field, meaning);
+    for (unsigned i = 0; i < CUP_STAT_BUCKETS; i++) {
+        bool is_last = i + 1 == CUP_STAT_BUCKETS;
+        uint64_t ns = UINT64_C(1) << (is_last ? i : i + 1);
+
+        if (buckets[i] > 0)
+            printf("%16" PRIu64 "      %s %.*f us\n", buckets[i], is_last ? "from" : "below",
+                   ns < 10000 ? 3 : 0, (double)ns / 1000);
+    }
+}
+
+static void print_peer(const cup_peer_figures_t *peer)
+{
+    if (peer->pid)
+        printf("%16s  of process %" PRIu64 "\n", "", peer->pid);
+    else
+        printf("%16s  of all further processes\n", "");
+#define X(field, meaning) printf("%16" PRIu64 "      %-18s  %s\n", peer->field, #field, meaning);
+    CUP_STAT_PEER_LIST(X);
+#undef X
+}
+
 static void print_figures(const cup_figures_t *sum)
 {
     printf("%16u  processes\n", sum->processes);
@@ -18,6 +49,11 @@ static void print_figures(const cup_figures_t *sum)
     CUP_STAT_LIST(X);
     CUP_STAT_POOL_LIST(X);
 #undef X
+#define X(field, meaning) print_times(#field, meaning, sum->field);
+    CUP_STAT_TIME_LIST(X);
+#undef X
+    for (unsigned i = 0; i < sum->peer_count; i++)
+        print_peer(&sum->peers[i]);
 }
 
 int cup_verb_stat(int argc, char **argv)

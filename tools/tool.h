@@ -21,6 +21,7 @@ enum {
 /* A verb gets its own words, argv[0] being "cupola VERB", and returns the exit code. */
 int cup_verb_run(int argc, char **argv);
 int cup_verb_doctor(int argc, char **argv);
+int cup_verb_list(int argc, char **argv);
 int cup_verb_stat(int argc, char **argv);
 
 /* One line on stderr, with the prefix "cupola: " and a newline. */

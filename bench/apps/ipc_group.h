@@ -32,8 +32,11 @@ typedef struct group_board {
     uint64_t processes, devices, rounds, bytes; /* as asked for; 0: as the members find right */
     uint64_t rows;                              /* 1: print them */
     uint64_t kill_round;                        /* 1 and more: the last member is killed in that round */
-    uint32_t arrived, sense, is_lost;           /* atomic; sense is the word that all sleep on */
-    bool has_no_staging;                        /* the area can't be pinned */
+    uint64_t kill_us, kill_start_us;  /* or the victim is, so long after the ring has opened, or the start */
+    uint64_t victim;                  /* member + 1; 0: the last one */
+    uint32_t arrived, sense, is_lost; /* atomic; sense is the word that all sleep on */
+    uint32_t is_open;                 /* atomic: each has the blocks and events of its neighbours */
+    bool has_no_staging;              /* the area can't be pinned */
     group_member_t members[GROUP_MAX];
 } group_board_t;
 
@@ -46,7 +49,8 @@ typedef struct group {
 /*
  * The supervisor: starts board->processes members (this program anew, with "--board FD --member RANK+1") and
  * sees them end, one way or another. Returns the exit code of the run: 0; with kill_round 0 if the members
- * that were left told that they had lost one; else the code of the first that failed.
+ * that were left told that they had lost one; with kill_us or kill_start_us 0 if they did, or had an error of
+ * the driver; else the code of the first that failed.
  */
 int group_run(const group_board_t *asked);
 
@@ -55,6 +59,9 @@ group_t group_join(int fd, int rank);
 
 /* Maps bytes of staging that all members share. */
 void *group_staging(const group_t *group, uint64_t bytes);
+
+/* For who waits for something else than the others: when the group is lost, the process ends as there. */
+void group_look(const group_t *group);
 
 /* Returns when all members have called it. When the group is lost, the process ends with GROUP_LOST. */
 void group_wait(group_t *group);

@@ -6,14 +6,18 @@
  *             kernel into the inbox of member r + 1, and checks and hashes its own inbox on the GPU, and
  *             byte for byte on the host. What orders the two on the GPU are interprocess events alone: the
  *             barriers of the hosts only see to it that a record was called before its wait. Then, with
- *             --rows 1: what handles cost, and bandwidth by pair, size and way; CSV rows. With --kill N the
- *             last member is killed in round N, and the run is good if all others end with an error.
+ *             --rows 1: what handles cost, bandwidth by pair, size and way, and how much device memory it
+ *             takes to have one block in all members, shared or a copy each; CSV rows. With --kill N the
+ *             last member is killed in round N, and the run is good if all others end with an error; with
+ *             --kill_us or --kill_start_us it goes on, with opens and closes between rounds, until --victim is
+ *             killed at that time. --used 1 prints how much device memory is in use, and nothing else.
  * Not here:   starting and losing members (ipc_group.c); anything that knows about cupola.
  * Invariants: seeds depend on round and member alone, so every run must return the same hash.
  * Threads:    one in each process.
  */
 #define _GNU_SOURCE
 #include "bench/dev.h"
+#include "bench/bare.h"
 #include "bench/apps/hash.h"
 #include "bench/apps/ipc_group.h"
 #include "tests/softcuda/pattern.h"
@@ -21,6 +25,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #define TRIALS 5 /* medians of */
@@ -31,6 +36,7 @@
     X(cuEventCreate)         \
     X(cuEventRecord)         \
     X(cuEventDestroy_v2)     \
+    X(cuStreamQuery)         \
     X(cuStreamWaitEvent)     \
     X(cuIpcGetMemHandle)     \
     X(cuIpcOpenMemHandle_v2) \
@@ -51,7 +57,7 @@ typedef struct ring {
     group_t group;
     group_board_t *board;
     group_member_t *self, *next, *before;
-    int rank, count, device, next_device;
+    int rank, count, device, next_device, devices; /* devices: of all members together */
     uint64_t bytes, rounds;
     CUdeviceptr source, inbox, remote; /* remote: the inbox of the next one */
     CUdeviceptr words;                 /* wrong words, hash */
@@ -99,17 +105,22 @@ static CUdeviceptr open_block(const CUipcMemHandle *handle)
 
 static void open_devices(ring_t *ring)
 {
-    int available = 0, devices;
+    int available = 0;
     dev_open();
     bind_entries();
     OK(cuDeviceGetCount(&available));
-    devices = ring->board->devices      ? (int)ring->board->devices
-              : available < ring->count ? available
-                                        : ring->count;
-    dev_open_peers(devices);
-    ring->device = ring->rank % devices;
-    ring->next_device = (ring->rank + 1) % ring->count % devices;
+    ring->devices = ring->board->devices      ? (int)ring->board->devices
+                    : available < ring->count ? available
+                                              : ring->count;
+    dev_open_peers(ring->devices);
+    ring->device = ring->rank % ring->devices;
+    ring->next_device = (ring->rank + 1) % ring->count % ring->devices;
     dev_join_device(ring->device);
+}
+
+static bool is_to_be_killed(const ring_t *ring)
+{
+    return ring->board->kill_us || ring->board->kill_start_us;
 }
 
 static void open_ring(ring_t *ring)
@@ -120,7 +131,10 @@ static void open_ring(ring_t *ring)
     ring->next = &board->members[(ring->rank + 1) % ring->count];
     ring->before = &board->members[(ring->rank + ring->count - 1) % ring->count];
     open_devices(ring);
-    ring->rounds = board->rounds ? board->rounds : dev_is_simulated() ? 6 : 20;
+    ring->rounds = is_to_be_killed(ring) ? 1 << 20
+                   : board->rounds       ? board->rounds
+                   : dev_is_simulated()  ? 6
+                                         : 20;
     ring->bytes = (board->bytes ? board->bytes : dev_is_simulated() ? 256 << 10 : 64 << 20) & ~UINT64_C(7);
     ring->stream = dev_stream();
     ring->source = dev_alloc(ring->bytes);
@@ -137,6 +151,7 @@ static void open_ring(ring_t *ring)
     OK(cuIpcOpenEventHandle(&ring->next_read, ring->next->read));
     OK(cuIpcOpenEventHandle(&ring->before_written, ring->before->written));
     group_wait(&ring->group);
+    __atomic_store_n(&board->is_open, 1, __ATOMIC_RELEASE);
 }
 
 /* Nobody frees what another one has open. */
@@ -173,6 +188,19 @@ static void receive(const ring_t *ring, uint64_t round)
     OK(cuEventRecord(ring->read, ring->stream));
 }
 
+/* Not a wait in the driver: an event of a member that was killed before it came to it may never complete. */
+static void await_stream(const ring_t *ring)
+{
+    const struct timespec pause = {0, 20000};
+    double end_s = dev_now_s() + GROUP_TIMEOUT_S;
+    CUresult result;
+    while ((result = drv.cuStreamQuery(ring->stream)) == CUDA_ERROR_NOT_READY && dev_now_s() < end_s) {
+        group_look(&ring->group);
+        nanosleep(&pause, NULL);
+    }
+    dev_check(result, "cuStreamQuery");
+}
+
 /* What came, seen by the GPU and by the host. */
 static void check(const ring_t *ring, uint64_t round)
 {
@@ -194,20 +222,10 @@ static double run_round(ring_t *ring, uint64_t round)
     group_wait(&ring->group);
     receive(ring, round);
     group_wait(&ring->group);
-    dev_stream_sync(ring->stream);
+    await_stream(ring);
     double end = dev_now_s();
     check(ring, round);
     return end - start;
-}
-
-static double run_rounds(ring_t *ring)
-{
-    double *times = calloc(ring->rounds, sizeof *times);
-    for (uint64_t round = 0; times && round < ring->rounds; round++)
-        times[round] = run_round(ring, round);
-    double median = times ? dev_median(times, (int)ring->rounds) : 0;
-    free(times);
-    return median;
 }
 
 /* ---- rows ---- */
@@ -323,6 +341,21 @@ static void print_costs(ring_t *ring, uint64_t bytes)
     group_wait(&ring->group);
 }
 
+/* ---- all rounds ---- */
+
+static double run_rounds(ring_t *ring)
+{
+    double *times = calloc(ring->rounds, sizeof *times), unasked_us[COST_COUNT];
+    for (uint64_t round = 0; times && round < ring->rounds; round++) {
+        times[round] = run_round(ring, round);
+        if (is_to_be_killed(ring) && round % 4 == 3)
+            (void)cost_once(ring, 2 << 20, unasked_us);
+    }
+    double median = times ? dev_median(times, (int)ring->rounds) : 0;
+    free(times);
+    return median;
+}
+
 /* ---- bandwidth ---- */
 
 typedef struct lane {
@@ -352,6 +385,12 @@ static void to_twin(const lane_t *lane)
     const ring_t *ring = lane->ring;
     OK(cuMemcpyPeerAsync(lane->twin, dev_context(ring->next_device), ring->source, dev_context(ring->device),
                          lane->bytes, ring->stream));
+}
+
+/* The rival of sharing: each process gets a copy of its own, from memory of the host that all have pinned. */
+static void by_upload(const lane_t *lane)
+{
+    OK(cuMemcpyHtoDAsync_v2(lane->local, lane->ring->staging, lane->bytes, lane->ring->stream));
 }
 
 /* One process alone: the way takes no other one's part. */
@@ -400,15 +439,18 @@ static void print_staged(const lane_t *lane, int from)
 static void print_bandwidth(const lane_t *lane)
 {
     for (int from = 0; from < lane->ring->count; from++) {
+        bool has_staging = !lane->ring->board->has_no_staging;
         if (lane->ring->rank == from) {
             print_way(lane, "ipc_kernel", by_kernel);
             print_way(lane, "ipc_copy", by_copy);
             print_way(lane, "local_copy", locally);
             if (lane->twin)
                 print_way(lane, "peer_copy", to_twin);
+            if (has_staging)
+                print_way(lane, "own_upload", by_upload);
         }
         group_wait(&lane->ring->group);
-        if (!lane->ring->board->has_no_staging)
+        if (has_staging)
             print_staged(lane, from);
     }
 }
@@ -438,9 +480,66 @@ static void close_lane(const lane_t *lane)
     }
 }
 
+/* ---- memory ---- */
+
+/* Bytes in use on all devices of the ring, by the driver's own figure: past whatever is preloaded. */
+static uint64_t used_bytes(const ring_t *ring)
+{
+    CUresult (*get_info)(size_t *, size_t *) =
+        (CUresult(*)(size_t *, size_t *))bare_symbol("libcuda.so.1", "cuMemGetInfo_v2");
+    uint64_t used = 0;
+    for (int device = 0; get_info && device < ring->devices; device++) {
+        size_t left = 0, total = 0;
+        dev_join_device(device);
+        dev_check(get_info(&left, &total), "cuMemGetInfo");
+        used += total - left;
+    }
+    dev_join_device(ring->device);
+    return used;
+}
+
+static void print_used(ring_t *ring, const char *op, uint64_t bytes, uint64_t before)
+{
+    group_wait(&ring->group);
+    if (ring->rank == 0)
+        print_row(op, 0, ring->count - 1, bytes, ((double)used_bytes(ring) - (double)before) / (1 << 20),
+                  "MiB");
+    group_wait(&ring->group);
+}
+
+/*
+ * One block of member 0 that all others open; then a block of each. What a pool keeps of the first is what the
+ * second is made of, hence one figure from before for both.
+ */
+static void print_memory(ring_t *ring)
+{
+    const uint64_t bytes = dev_is_simulated() ? 8 << 20 : 256 << 20;
+    uint64_t before = 0;
+    CUdeviceptr block = 0;
+    group_wait(&ring->group);
+    if (ring->rank == 0) {
+        before = used_bytes(ring);
+        block = dev_alloc(bytes);
+        OK(cuIpcGetMemHandle(&ring->self->blocks[0], block));
+    }
+    group_wait(&ring->group);
+    if (ring->rank != 0)
+        block = open_block(&ring->board->members[0].blocks[0]);
+    print_used(ring, "memory_shared", bytes, before);
+    if (ring->rank != 0)
+        OK(cuIpcCloseMemHandle(block));
+    group_wait(&ring->group);
+    if (ring->rank == 0)
+        dev_free(block);
+    block = dev_alloc(bytes);
+    print_used(ring, "memory_own", bytes, before);
+    dev_free(block);
+}
+
 static void print_rows(ring_t *ring)
 {
     static const uint64_t sizes[] = {64 << 10, 2 << 20, 32 << 20};
+    const int step = dev_is_simulated() ? 4 : 2;
     lane_t lane = {.ring = ring};
     open_lane(&lane);
     if (ring->rank == 0) {
@@ -450,7 +549,8 @@ static void print_rows(ring_t *ring)
     group_wait(&ring->group);
     for (size_t i = 0; i < (dev_is_simulated() ? 2 : 3); i++)
         print_costs(ring, sizes[i]);
-    for (int shift = 8; shift >= 0; shift -= 4) {
+    print_memory(ring);
+    for (int shift = dev_is_simulated() ? 8 : 12; shift >= 0; shift -= step) {
         lane.bytes = (ring->bytes >> shift) & ~UINT64_C(7);
         if (lane.bytes > 0)
             print_bandwidth(&lane);
@@ -484,25 +584,40 @@ static int run_member(int fd, int rank)
     return wrong != 0;
 }
 
+/* In a process that is there for this alone: what others have left behind. */
+static int print_used_now(group_board_t *asked)
+{
+    ring_t ring = {.board = asked, .count = DEV_DEVICES_MAX};
+    open_devices(&ring);
+    printf("used=%llu devices=%d\n", (unsigned long long)used_bytes(&ring), ring.devices);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     group_board_t asked = {0};
-    uint64_t board = 0, member = 0;
+    uint64_t board = 0, member = 0, used = 0;
     const dev_option_t options[] = {{"--processes", &asked.processes},
                                     {"--devices", &asked.devices},
                                     {"--rounds", &asked.rounds},
                                     {"--bytes", &asked.bytes},
                                     {"--rows", &asked.rows},
                                     {"--kill", &asked.kill_round},
+                                    {"--kill_us", &asked.kill_us},
+                                    {"--kill_start_us", &asked.kill_start_us},
+                                    {"--victim", &asked.victim},
+                                    {"--used", &used},
                                     {"--board", &board},
                                     {"--member", &member}};
     dev_options(argc, argv, options, sizeof options / sizeof options[0]);
     if (board)
         return run_member((int)board, (int)member - 1);
     asked.processes = asked.processes ? asked.processes : 2;
-    if (asked.processes < 2 || asked.processes > GROUP_MAX) {
-        fprintf(stderr, "ipc_ring: --processes from 2 to %d\n", GROUP_MAX);
+    if (asked.processes < 2 || asked.processes > GROUP_MAX || asked.victim > asked.processes) {
+        fprintf(stderr, "ipc_ring: --processes from 2 to %d, --victim one of them\n", GROUP_MAX);
         return 2;
     }
+    if (used)
+        return print_used_now(&asked);
     return group_run(&asked);
 }

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # host.sh [-q] [-m] [-n] PRELOAD PROGRAM…: runs the program as it is, then under the preload: same stdout, same stderr, same
-# end. By the counters the pool served every allocation that it was asked for.
+# end. By the counters the pool served every allocation that it was asked for. Lines of its stdout "counter NAME LEAST MOST"
+# bound further counters, summed over its processes.
 #   -q  it ends without exit handlers, so nothing is reported: the program counts by itself (on the software driver)
 #   -m  some allocations are the driver's
 #   -n  the pool stands aside
@@ -42,7 +43,7 @@ expect=pool
 ours=$?
 
 sum() {
-    cat "$dir"/stats.* 2>/dev/null | sed "s/.*\"$1\":\([0-9]*\).*/\1/" | awk '{ sum += $1 } END { print sum + 0 }'
+    cat "$dir"/stats.* 2>/dev/null | sed "s/.*\"$1\":\([0-9]*\).*/\1/" | awk '{ sum += $1 } END { printf "%.0f\n", sum }'
 }
 fail() {
     echo "$*; status $plain against $ours; natively, then preloaded:"
@@ -58,4 +59,12 @@ cmp -s "$dir/plain.out" "$dir/ours.out" || fail "another stdout"
 [ "$aside" = 0 ] || [ "$(sum pool_allocs)" = 0 ] || fail "the pool served"
 grep -v "^cupola: standing aside: " "$dir/ours.err" | cmp -s "$dir/plain.err" - || fail "another stderr"
 [ "$(grep -c "^cupola: standing aside: " "$dir/ours.err")" = "$aside" ] || fail "said, or not said"
+bound() { # NAME LEAST MOST
+    value=$(sum "$1")
+    [ "$value" -ge "$2" ] && [ "$value" -le "$3" ] || fail "$1 is $value, expected $2 to $3"
+}
+[ "$aside" = 1 ] || grep "^counter " "$dir/ours.out" >"$dir/bounds"
+[ ! -s "$dir/bounds" ] || while read -r _ name least most; do
+    bound "$name" "$least" "$most"
+done <"$dir/bounds"
 echo "status $ours, served $(sum pool_allocs), passed $(sum pass_allocs)"

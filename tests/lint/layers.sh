@@ -27,7 +27,7 @@ check_brackets() {
 check_tree() {
     check_quotes "$1/allocator" 'allocator/[a-z_]+\.h'
     check_quotes "$1/shim" '(allocator|shim)/[a-z_]+\.h'
-    check_quotes "$1/preload" 'preload/[a-z_]+\.h|shim/(route|gate|hook_list|submit_list|known_list|interop_abi|cuda_abi)\.h'
+    check_quotes "$1/preload" 'preload/[a-z_]+\.h|shim/(route|route_named|gate|hook_list|submit_list|known_list|interop_abi|cuda_abi)\.h'
     check_brackets "$1/allocator" 'cuda|cudaTypedefs|driver_types' none
     for folder in allocator shim preload; do
         check_brackets "$1/$folder" 'jemalloc' meta.c

@@ -143,6 +143,10 @@ static inline int ipc_count_sockets(int must_remove)
 /* After the exit handlers of the library, which came later. */
 static void ipc_remove_folder(void)
 {
+    char lock[sizeof g_folder + 32];
+
+    snprintf(lock, sizeof lock, "%s/cupola-names-%u", g_folder, (unsigned)geteuid());
+    unlink(lock); /* stays when names have gone: it counts */
     if (g_has_killed)
         ipc_count_sockets(1);
     if (rmdir(g_folder) != 0) {

@@ -73,6 +73,12 @@ check 'BACKING=raw' "$pooled" CUPOLA_BACKING=raw CUPOLA_LOG=info
 verdict 'BACKING is said' 1 "$(grep -c 'backing: raw' "$dir/err")"
 check 'BACKING=vmm' "$pooled" CUPOLA_BACKING=vmm CUPOLA_LOG=info
 verdict 'BACKING=vmm is said' 1 "$(grep -c 'backing: vmm' "$dir/err")"
+check 'ZERO=none' "$pooled" CUPOLA_ZERO=none CUPOLA_STATS="$dir/none"
+verdict 'ZERO=none: no sets' 1 "$(grep -c '"zeroed":0,' "$dir/none")"
+check 'ZERO=alloc' "$pooled" CUPOLA_ZERO=alloc CUPOLA_STATS="$dir/alloc"
+verdict 'ZERO=alloc: a set for each allocation' 1 "$(grep -c '"zeroed":11[0-9],' "$dir/alloc")"
+check 'REDZONE' "$pooled" CUPOLA_REDZONE=4k
+check 'REDZONE as large as the device: nothing is served' "$native" CUPOLA_REDZONE=100%
 check 'LOG to a file' "$pooled" CUPOLA_LOG=info:"$dir/log.%p.%q{TAG}" TAG=x
 verdict 'LOG: nothing on stderr' '' "$(cat "$dir/err")"
 verdict 'LOG: in the file' 1 "$(cat "$dir"/log.[0-9]*.x | grep -c pooling)"

@@ -9,6 +9,7 @@
  */
 #ifndef CUP_TESTS_PRELOAD_SERVANT_H
 #define CUP_TESTS_PRELOAD_SERVANT_H
+#include "preload/cupola.h"
 #include "tests/preload/client.h"
 #include "tests/softcuda/pattern.h"
 #include "tests/support/peer.h"
@@ -17,27 +18,34 @@
 #include <sys/resource.h>
 
 /* X(order, what it does with the message: address, size, number, name, handle) */
-#define SERVANT_LIST(X)                                                              \
-    X(ALLOC, "address = a block of size bytes")                                      \
-    X(FREE, "frees address")                                                         \
-    X(GET, "handle of address")                                                      \
-    X(OPEN, "address = what handle opens")                                           \
-    X(CLOSE, "closes address")                                                       \
-    X(FILL, "size bytes at address with the pattern of seed number")                 \
-    X(VERIFY, "number = wrong words among size bytes at address, of seed number")    \
-    X(RANGE, "address, size = what the driver says of the block at address")         \
-    X(CALLS, "number = calls of the entry point name")                               \
-    X(FAIL, "the number-th call of name from now on fails")                          \
-    X(HELD, "number = bytes of the device held")                                     \
-    X(MAPPED, "number = bytes of addresses mapped")                                  \
-    X(DESCRIPTORS, "number = descriptors open")                                      \
-    X(LIMIT, "number - 1 descriptors more than are open now; 0: as many as allowed") \
-    X(VIOLATIONS, "number = overlap violations")                                     \
-    X(BUSY, "a kernel that fills size bytes at address, after number microseconds")  \
-    X(SYNC, "waits for the context")                                                 \
-    X(NEW_CONTEXT, "the old one is destroyed")                                       \
-    X(DEVICE, "a context of device number is current from now on")                   \
-    X(FORK, "forks a child that sleeps; number = its pid")
+#define SERVANT_LIST(X)                                                                                      \
+    X(ALLOC, "address = a block of size bytes")                                                              \
+    X(FREE, "frees address")                                                                                 \
+    X(GET, "handle of address")                                                                              \
+    X(OPEN, "address = what handle opens")                                                                   \
+    X(CLOSE, "closes address")                                                                               \
+    X(FILL, "size bytes at address with the pattern of seed number")                                         \
+    X(VERIFY, "number = wrong words among size bytes at address, of seed number")                            \
+    X(RANGE, "address, size = what the driver says of the block at address")                                 \
+    X(CALLS, "number = calls of the entry point name")                                                       \
+    X(FAIL, "the number-th call of name from now on fails")                                                  \
+    X(HELD, "number = bytes of the device held")                                                             \
+    X(MAPPED, "number = bytes of addresses mapped")                                                          \
+    X(DESCRIPTORS, "number = descriptors open")                                                              \
+    X(LIMIT, "number - 1 descriptors more than are open now; 0: as many as allowed")                         \
+    X(VIOLATIONS, "number = overlap violations")                                                             \
+    X(BUSY, "a kernel that fills size bytes at address, after number microseconds")                          \
+    X(SYNC, "waits for the context")                                                                         \
+    X(NEW_CONTEXT, "the old one is destroyed")                                                               \
+    X(DEVICE, "a context of device number is current from now on")                                           \
+    X(FORK, "forks a child that sleeps; number = its pid")                                                   \
+    X(PUBLISH, "address under name, with flags number")                                                      \
+    X(UNPUBLISH, "name")                                                                                     \
+    X(NAMED_OPEN, "address, size, generation = what name of user owner - 1 opens, with flags number; owner " \
+                  "0: of this one")                                                                          \
+    X(NAMED_CLOSE, "closes address")                                                                         \
+    X(NAMED_COUNT, "number = names that can be opened")                                                      \
+    X(WRITE, "as FILL; then the context, which may be broken, is new")
 
 typedef enum {
 #define X(name, meaning) SERVANT_##name,
@@ -49,7 +57,7 @@ typedef struct servant {
     servant_order_t order;
     CUresult result;
     CUdeviceptr address;
-    uint64_t size, number;
+    uint64_t size, number, generation, owner;
     char name[48];
     CUipcMemHandle handle;
 } servant_t;
@@ -152,6 +160,38 @@ static inline void servant_fork(servant_t *m)
     m->number = (uint64_t)child;
 }
 
+static inline CUresult servant_named_open(servant_t *m)
+{
+    cupola_block_t block;
+    int result = cupola_open(m->name, (uint32_t)m->number, (int64_t)m->owner - 1, &block);
+
+    if (result == CUPOLA_OK) {
+        m->address = block.address;
+        m->size = block.size_bytes;
+        m->generation = block.generation;
+    }
+    return (CUresult)result;
+}
+
+static inline CUresult servant_named_count(servant_t *m)
+{
+    size_t count = 0;
+    int result = cupola_list(NULL, 0, &count);
+
+    m->number = count;
+    return (CUresult)result;
+}
+
+/* What came of it; a context that is broken ends with what is open in it. */
+static inline CUresult servant_write(servant_t *m)
+{
+    CUresult result = servant_fill(m);
+
+    if (result != CUDA_SUCCESS)
+        (void)servant_new_context();
+    return result;
+}
+
 /* Does it; sets result, and what the order says. */
 static inline void servant_do(servant_t *m)
 {
@@ -219,6 +259,24 @@ static inline void servant_do(servant_t *m)
         break;
     case SERVANT_FORK:
         servant_fork(m);
+        break;
+    case SERVANT_PUBLISH:
+        m->result = (CUresult)cupola_publish(m->name, m->address, (uint32_t)m->number, CUPOLA_NO_GROUP);
+        break;
+    case SERVANT_UNPUBLISH:
+        m->result = (CUresult)cupola_unpublish(m->name);
+        break;
+    case SERVANT_NAMED_OPEN:
+        m->result = servant_named_open(m);
+        break;
+    case SERVANT_NAMED_CLOSE:
+        m->result = (CUresult)cupola_close(m->address);
+        break;
+    case SERVANT_NAMED_COUNT:
+        m->result = servant_named_count(m);
+        break;
+    case SERVANT_WRITE:
+        m->result = servant_write(m);
         break;
     }
 }

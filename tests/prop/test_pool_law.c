@@ -64,6 +64,12 @@ static bool is_dedicated(const law_t *law, uint64_t size_bytes)
     return !has_ranges(law) && size_bytes >= DEDICATED_BYTES;
 }
 
+/* What belongs to a block: with the bytes behind it that are nobody's. */
+static uint64_t with_redzone(const law_t *law, uint64_t size_bytes)
+{
+    return size_bytes + law->conf.redzone_bytes;
+}
+
 /* Nothing was moved or replaced under a block that is live or not complete. */
 static void check_mark(law_t *law, const block_t *block)
 {
@@ -75,16 +81,19 @@ static const block_t *overlapping(const law_t *law, cup_addr_t addr, uint64_t si
 {
     for (size_t i = 0; i < law->blocks; i++) {
         const block_t *block = &law->block[i];
-        if (addr < block->addr + block->size_bytes && block->addr < addr + size_bytes)
+        if (addr < block->addr + with_redzone(law, block->size_bytes) &&
+            block->addr < addr + with_redzone(law, size_bytes))
             return block;
     }
     return NULL;
 }
 
+/* A redzone shifts small blocks among the classes: what is promised of them is of both together. */
 static uint64_t alignment_of(const law_t *law, uint64_t size_bytes)
 {
     if (is_dedicated(law, size_bytes))
         return CUP_CHUNK_ALIGN;
+    size_bytes = with_redzone(law, size_bytes);
     if (size_bytes >= 64 * CUP_KIB)
         return 64 * CUP_KIB;
     return size_bytes > 32 * CUP_KIB || size_bytes % (4 * CUP_KIB) == 0 ? 4 * CUP_KIB : 512;
@@ -360,6 +369,20 @@ TEST(pool_law, random_histories_over_ranges)
         }
     }
     CHECK(sum.moves > 100 && sum.decommits > 100);
+}
+
+/* Steps of 512 bytes, as heap.c gives them. */
+TEST(pool_law, random_histories_with_redzones)
+{
+    static const uint64_t redzones[] = {512, 4096, 3 * CUP_MIB};
+    for (size_t i = 0; i < sizeof redzones / sizeof redzones[0]; i++) {
+        cup_pool_conf_t chunks = conf_chunks, ranges = conf_ranges;
+        chunks.redzone_bytes = ranges.redzone_bytes = redzones[i];
+        run_history(20 + i, 18, LIMIT_BYTES, chunks, NULL);
+        run_history(20 + i, 22, LIMIT_BYTES, chunks, step_inside);
+        run_history(20 + i, 18, LIMIT_BYTES, ranges, NULL);
+        run_history(20 + i, 22, LIMIT_BYTES, ranges, step_inside);
+    }
 }
 
 /* Ranges so large that all sizes of handles are there, and so small that they end. */

@@ -7,6 +7,7 @@
  * Locks: SC_FREE rows take none, so that they answer in a forked child and inside a loader.
  */
 #include "driver.h"
+#include "stubs.h"
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -210,7 +211,7 @@ SC_EXPORT uint64_t softcuda_calls(const char *symbol)
 {
     entry_state_t *entry = find_entry(symbol);
 
-    return entry ? atomic_load(&entry->calls) : 0;
+    return entry ? atomic_load(&entry->calls) : sc_stub_calls(symbol);
 }
 
 SC_EXPORT uint64_t softcuda_total_calls(void)
@@ -228,6 +229,7 @@ SC_EXPORT void softcuda_reset_counters(void)
         atomic_store(&entries[i].fail_at, 0);
         atomic_store(&entries[i].calls, 0);
     }
+    sc_stub_reset_counters();
     sc_overlap_reset();
 }
 

@@ -114,12 +114,18 @@ static bool is_empty(const sc_work_t *work)
     return work->copy.width == 0 || work->copy.height == 0 || work->copy.depth == 0;
 }
 
+/* What is mapped for reading only is refused as a destination (measured; a kernel's write breaks the context). */
+static bool is_taken(uint64_t addr, uint64_t size)
+{
+    return is_host(addr) || sc_is_writable(addr, size, -1);
+}
+
 static CUresult plan_copy(const where_t *where, sc_work_t *work)
 {
     const sc_side_t *dst = &work->copy.dst, *src = &work->copy.src;
 
     if (!is_side_good(where, dst->base, copy_span(work, dst)) ||
-        !is_side_good(where, src->base, copy_span(work, src)))
+        !is_side_good(where, src->base, copy_span(work, src)) || !is_taken(dst->base, copy_span(work, dst)))
         return CUDA_ERROR_INVALID_VALUE;
     sc_work_touch(work, dst->base, copy_span(work, dst));
     sc_work_touch(work, src->base, copy_span(work, src));
@@ -172,7 +178,7 @@ static CUresult plan_set(const where_t *where, sc_work_t *work)
     if (work->set.width == 0 || work->set.height == 0)
         return CUDA_SUCCESS;
     uint64_t size = span(&side, work->set.width * work->set.element, work->set.height, 1);
-    if (dst % work->set.element != 0 || !is_settable(where, dst, size))
+    if (dst % work->set.element != 0 || !is_settable(where, dst, size) || !is_taken(dst, size))
         return CUDA_ERROR_INVALID_VALUE;
     sc_work_touch(work, dst, size);
     return CUDA_SUCCESS;

@@ -170,12 +170,14 @@ bool sc_range_find(uint64_t addr, uint64_t *out_base, uint64_t *out_size); /* of
 sc_mapping_t *sc_mapping_find(uint64_t addr);
 /* Everything is mapped and the device has access; device -1: some device has. */
 bool sc_mapping_holds(uint64_t addr, uint64_t size, int device);
+bool sc_mapping_writable(uint64_t addr, uint64_t size, int device); /* no part of it is read-only there */
 bool sc_range_lingers(void);
 void sc_range_settle(void); /* an operation has ended */
 
 /* Addresses of the device, of both kinds (pointer.c). */
 bool sc_is_device_address(uint64_t addr);
-bool sc_is_usable(uint64_t addr, uint64_t size, int device); /* as sc_mapping_holds */
+bool sc_is_usable(uint64_t addr, uint64_t size, int device);   /* as sc_mapping_holds */
+bool sc_is_writable(uint64_t addr, uint64_t size, int device); /* no mapping of it is read-only there */
 
 /* ---- work: what an operation or a graph node does (work.c, kernel.c) ---- */
 
@@ -187,6 +189,7 @@ typedef struct sc_range {
     uint64_t base;
     uint64_t size;
     uint64_t generation; /* of the range when the operation was submitted */
+    bool is_written;
 } sc_range_t;
 
 typedef enum {
@@ -247,6 +250,7 @@ typedef struct sc_work {
 } sc_work_t;
 
 void sc_work_touch(sc_work_t *work, uint64_t base, uint64_t size); /* ignores host memory */
+void sc_work_write(sc_work_t *work, uint64_t base, uint64_t size); /* likewise */
 bool sc_work_is_legal(const sc_work_t *work, const sc_ctx_t *ctx); /* what it touches is there */
 CUresult sc_work_run(sc_work_t *work);                             /* without the lock */
 const char *sc_work_name(const sc_work_t *work);

@@ -145,7 +145,8 @@ static CUresult run_axpy(const uint64_t *a)
 }
 
 #define SC_SPAN(pointer, count, bytes) sc_work_touch(work, args[pointer], args[count] * (bytes));
-#define SC_WORD(pointer)               sc_work_touch(work, args[pointer], 8);
+#define SC_OUT(pointer, count, bytes)  sc_work_write(work, args[pointer], args[count] * (bytes));
+#define SC_WORD(pointer)               sc_work_write(work, args[pointer], 8);
 #define SC_KERNEL(name, params, spans)                              \
     static void touch_##name(sc_work_t *work, const uint64_t *args) \
     {                                                               \

@@ -17,6 +17,11 @@ bool sc_is_usable(uint64_t addr, uint64_t size, int device)
     return sc_heap_owns(addr) ? sc_heap_holds(addr, size) : sc_mapping_holds(addr, size, device);
 }
 
+bool sc_is_writable(uint64_t addr, uint64_t size, int device)
+{
+    return sc_heap_owns(addr) || sc_mapping_writable(addr, size, device);
+}
+
 /* What an address lies in: an allocation of the device, pinned host memory, a mapping. */
 typedef struct {
     uint64_t addr, base, size, id;

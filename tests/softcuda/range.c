@@ -93,6 +93,20 @@ bool sc_mapping_holds(uint64_t addr, uint64_t size, int device)
     return true;
 }
 
+bool sc_mapping_writable(uint64_t addr, uint64_t size, int device)
+{
+    const uint32_t wanted = device < 0 ? ~0u : 1u << device;
+    uint64_t end = addr + size;
+
+    while (addr < end) {
+        const sc_mapping_t *mapping = sc_mapping_find(addr);
+        if (!mapping || !(mapping->access & ~mapping->read_only & wanted))
+            return false;
+        addr = mapping->base + mapping->size;
+    }
+    return true;
+}
+
 SC_EXPORT uint64_t softcuda_mapped_bytes(void)
 {
     pthread_mutex_lock(&sc.lock);

@@ -57,7 +57,8 @@ uint64_t softcuda_unmap_violations(void);
 /* Claims made while operations on those bytes were unfinished: legal where later work runs after them. */
 uint64_t softcuda_claims_in_flight(void);
 
-/* Calls of one entry point by exported symbol ("cuMemAlloc_v2"), 0 for one that does not exist; of all. */
+/* Calls of one entry point by exported symbol ("cuMemAlloc_v2"), 0 for one that does not exist; of all but those that only
+ * refuse. */
 uint64_t softcuda_calls(const char *symbol);
 uint64_t softcuda_total_calls(void);
 

@@ -7,11 +7,16 @@
  */
 #ifndef SOFTCUDA_STUBS_H
 #define SOFTCUDA_STUBS_H
+#include <stdint.h>
 
 /* C names of ours, so that the true prototypes of cuda.h may be in view; the exported names are their
  * aliases. */
 #define SC_STUB(symbol, name, version, per_thread) int sc_stub_##symbol(void);
 #include "stub_list.h"
 #undef SC_STUB
+
+/* How often one was called since the counters were reset; 0 for one that does not exist. */
+uint64_t sc_stub_calls(const char *symbol);
+void sc_stub_reset_counters(void);
 
 #endif /* SOFTCUDA_STUBS_H */

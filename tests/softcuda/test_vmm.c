@@ -391,6 +391,33 @@ TEST(vmm, access_comes_before_use)
     drop_bed(&bed);
 }
 
+/* Mapped for reading only: the bytes are there, and a write of any kind breaks its context and changes none. */
+TEST(vmm, read_only_is_not_written)
+{
+    bed_t bed = make_bed();
+    CUdeviceptr range = reserve(2 * SLOT), twin = range + SLOT;
+    CUmemAccessDesc desc = open_access;
+    handle_t handle = create(SLOT);
+
+    desc.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
+    map(range, SLOT, handle);
+    OK(cuMemMap(twin, SLOT, 0, handle, 0));
+    OK(cuMemSetAccess(twin, SLOT, &desc, 1));
+    OK(fill(&bed, NULL, range, SLOT, 1));
+    CHECK_EQ(count_wrong(&bed, twin, SLOT, 1), 0);
+    OK(fill(&bed, NULL, twin + 64, 64, 2));
+    CHECK_CU(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+    softcuda_stick(bed.ctx, CUDA_SUCCESS);
+    CHECK_CU(cuMemsetD8Async(twin, 1, 16, NULL), CUDA_ERROR_INVALID_VALUE);
+    CHECK_CU(cuMemcpyDtoDAsync(twin, range + 512, 64, NULL), CUDA_ERROR_INVALID_VALUE);
+    OK(cuCtxSynchronize());
+    CHECK_EQ(count_wrong(&bed, range, SLOT, 1), 0);
+    OK(cuMemUnmap(range, 2 * SLOT));
+    OK(cuMemRelease(handle));
+    OK(cuMemAddressFree(range, 2 * SLOT));
+    drop_bed(&bed);
+}
+
 /* Measured: usable from a second context of the device; another device needs a grant, and a peer copy
  * none. */
 TEST(vmm, other_contexts_and_devices)

@@ -22,7 +22,7 @@ static CUresult plan(sc_work_kind_t kind, uint64_t addr, uint64_t value, unsigne
     *out_work = (sc_work_t){
         .kind = kind,
         .value = {.addr = addr, .value = value, .bytes = bytes, .comparison = flags & COMPARISON}};
-    sc_work_touch(out_work, addr, bytes);
+    (kind == SC_WORK_WRITE_VALUE ? sc_work_write : sc_work_touch)(out_work, addr, bytes);
     return CUDA_SUCCESS;
 }
 

@@ -2,7 +2,8 @@
 /*
  * work - what one operation does, apart from when: copies, sets, kernels, host functions, words that a
  * stream writes or waits for. A range that is not wholly inside a live allocation, or mapped with access,
- * when the operation begins is an illegal address (700), as on the device.
+ * when the operation begins is an illegal address (700), as on the device; so is one that is written and
+ * mapped for reading only (measured).
  */
 #include "driver.h"
 #include <stdio.h>
@@ -13,6 +14,15 @@ void sc_work_touch(sc_work_t *work, uint64_t base, uint64_t size)
 {
     if (size > 0 && work->range_count < SC_RANGES_MAX && sc_is_device_address(base))
         work->ranges[work->range_count++] = (sc_range_t){.base = base, .size = size};
+}
+
+void sc_work_write(sc_work_t *work, uint64_t base, uint64_t size)
+{
+    unsigned before = work->range_count;
+
+    sc_work_touch(work, base, size);
+    if (work->range_count > before)
+        work->ranges[before].is_written = true;
 }
 
 static CUresult run_copy(const sc_work_t *work)
@@ -122,10 +132,14 @@ bool sc_work_is_legal(const sc_work_t *work, const sc_ctx_t *ctx)
 {
     bool is_copy = work->kind == SC_WORK_COPY || work->kind == SC_WORK_PREFETCH;
 
-    for (unsigned i = 0; i < work->range_count; i++)
-        if (!sc_is_usable(work->ranges[i].base, work->ranges[i].size, is_copy ? -1 : ctx->device) ||
-            !has_peer_access(work, ctx, work->ranges[i].base))
+    for (unsigned i = 0; i < work->range_count; i++) {
+        const sc_range_t *range = &work->ranges[i];
+        int device = is_copy ? -1 : ctx->device;
+
+        if (!sc_is_usable(range->base, range->size, device) || !has_peer_access(work, ctx, range->base) ||
+            (range->is_written && !sc_is_writable(range->base, range->size, device)))
             return false;
+    }
     return true;
 }
 

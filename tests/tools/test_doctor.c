@@ -112,6 +112,19 @@ TEST(doctor, options)
     CHECK_LINE("problem", "option", "stands aside");
 }
 
+/* For programs that lean on luck: what to try, but for what is tried already. */
+TEST(doctor, advice)
+{
+    examine(SOFTCUDA, NULL, NULL);
+    CHECK_LINE("note", "advice", "results differ");
+    CHECK_LINE("note", "advice", "illegal address");
+    CHECK(strstr(said.out, "do: CUPOLA_ZERO=alloc") && strstr(said.out, "do: CUPOLA_REDZONE=4096"));
+    examine(SOFTCUDA, "CUPOLA_ZERO=alloc", NULL);
+    CHECK(!strstr(said.out, "do: CUPOLA_ZERO=alloc") && strstr(said.out, "do: CUPOLA_REDZONE=4096"));
+    examine(SOFTCUDA, "CUPOLA_REDZONE=512", NULL);
+    CHECK(strstr(said.out, "do: CUPOLA_ZERO=alloc") && !strstr(said.out, "do: CUPOLA_REDZONE=4096"));
+}
+
 TEST(doctor, another_library)
 {
     SHELL(&said, TOOL, "doctor", "--library", OTHER_LIBRARY);

@@ -108,6 +108,46 @@ TEST(report, figures_are_added_up)
     CHECK_EQ(sum.frees, 0);
 }
 
+TEST(report, arrays_are_added_up_by_element_and_processes_by_id)
+{
+    cup_figures_t sum;
+
+    CHECK(cup_figures_add_up("{\"pool_allocs\":1,\"ipc_open_ns\":[1,2,3],\"ipc_peers\":["
+                             "{\"pid\":7,\"opens\":2,\"mapped_bytes\":10,\"mapped_peak_bytes\":20}]}\n"
+                             "{\"pool_allocs\":1,\"ipc_open_ns\":[0,5],\"ipc_peers\":["
+                             "{\"pid\":8,\"opens\":1},{\"pid\":7,\"opens\":3,\"mapped_bytes\":1},8]}\n",
+                             &sum));
+    CHECK_EQ(sum.ipc_open_ns[0], 1);
+    CHECK_EQ(sum.ipc_open_ns[1], 7);
+    CHECK_EQ(sum.ipc_open_ns[2], 3);
+    CHECK_EQ(sum.ipc_close_ns[0], 0);
+    CHECK_EQ(sum.peer_count, 2);
+    CHECK_EQ(sum.peers[0].pid, 7);
+    CHECK_EQ(sum.peers[0].opens, 5);
+    CHECK_EQ(sum.peers[0].mapped_bytes, 11);
+    CHECK_EQ(sum.peers[0].mapped_peak_bytes, 20);
+    CHECK_EQ(sum.peers[1].opens, 1);
+}
+
+/* More elements than there are buckets, more processes than rows: nothing is written behind the last one. */
+TEST(report, long_arrays_are_survived)
+{
+    char text[8192] = "{\"pool_allocs\":1,\"ipc_close_ns\":[1";
+    cup_figures_t sum;
+
+    for (int i = 0; i < 100; i++)
+        strcat(text, ",1");
+    strcat(text, "],\"ipc_peers\":[{\"pid\":1,\"opens\":1}");
+    for (int i = 2; i <= 40; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), ",{\"pid\":%d,\"opens\":1}", i);
+    strcat(text, "]}\n");
+    CHECK(cup_figures_add_up(text, &sum));
+    CHECK_EQ(sum.ipc_close_ns[CUP_STAT_BUCKETS - 1], 1);
+    CHECK_EQ(sum.peer_count, CUP_STAT_PEERS);
+    CHECK_EQ(sum.peers[CUP_STAT_PEERS - 1].pid, 0);
+    CHECK_EQ(sum.peers[CUP_STAT_PEERS - 1].opens, 40 - (CUP_STAT_PEERS - 1));
+}
+
 TEST(report, foreign_lines_are_told)
 {
     static const char *const foreign[] = {"text", "{}", "[1]", "{\"pool_allocs\":", "{\"pool_alloc\":1}",

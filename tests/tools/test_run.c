@@ -277,7 +277,7 @@ TEST(run, the_command_itself)
     CHECK(strstr(said.out, "CUPOLA_FREE=sync"));
     SHELL(&said, TOOL, "fly");
     check_code(125);
-    CHECK_MSG(strstr(said.err, "fly") && strstr(said.err, "run doctor stat"), "%s", said.err);
+    CHECK_MSG(strstr(said.err, "fly") && strstr(said.err, "run doctor list stat"), "%s", said.err);
     CHECK(said.out[0] == '\0');
     SHELL(&said, TOOL);
     check_code(125);
