@@ -21,8 +21,9 @@
       "and say so; pool: serve all the same")                                                                \
     X(backing,   BACKING,   WORD, "auto",     "auto|raw|vmm",                                                \
       "where memory comes from: raw is cuMemAlloc; vmm one range that grows by handles, which can move and be " \
-      "given back while the GPU is busy, but whose IPC handles only processes with this library open; "                    \
-      "auto chooses (today: raw)")                                \
+      "given back while the GPU is busy, but whose IPC handles only processes with this library open; auto is " \
+      "vmm where the device can do it, and raw where network cards or GDRCopy can pin device memory, and "    \
+      "below MPS")                                                                                            \
     X(free_mode, FREE,      WORD, "exact",    "exact|overlap|deferred|sync",                                 \
       "what a free means. exact: returns at once; whatever is submitted later runs after what was submitted "  \
       "before, as after the driver's own free, and copies to or from the host are waited for. overlap: later "  \
@@ -37,9 +38,9 @@
       "longest wait of an allocation for memory that the GPU is about to be done with, while memory is not " \
       "short")                                                                                               \
     X(dedicated, DEDICATED, SIZE, "2m",       "size",                                                        \
-      "requests of this size and more get a driver allocation of their own, kept whole")                     \
+      "raw: requests of this size and more get a driver allocation of their own, kept whole")                     \
     X(cache,     CACHE,     SIZE, "25%",      "size",                                                        \
-      "most idle memory that is kept for reuse in driver allocations of their own; what is beyond it goes "  \
+      "raw: most idle memory that is kept for reuse in driver allocations of their own; what is beyond it goes "  \
       "back to the driver, which waits for the GPU")                                                         \
     X(socket_dir, SOCKET_DIR, TEXT, "",       "folder",                                                      \
       "where processes of one user find each other to share memory by IPC handles; without one it is "         \

@@ -18,6 +18,8 @@
     X(cuCtxGetId, (CUcontext ctx, unsigned long long *id), (ctx, id))                                 \
     X(cuCtxRecordEvent, (CUcontext ctx, CUevent event), (ctx, event))                                 \
     X(cuDeviceGetCount, (int *count), (count))                                                        \
+    X(cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevice dev),                 \
+      (value, attribute, dev))                                                                        \
     X(cuDeviceGetName, (char *name, int size, CUdevice dev), (name, size, dev))                       \
     X(cuDeviceTotalMem_v2, (size_t * bytes, CUdevice dev), (bytes, dev))                              \
     X(cuEventCreate, (CUevent * event, unsigned int flags), (event, flags))                           \

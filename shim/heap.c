@@ -141,15 +141,30 @@ static const cup_provider_t g_vmm = {.range_reserve = reserve_range,
                                      .move = move,
                                      .may_move = may_move};
 
-/* What CUPOLA_BACKING asks for, as far as the device can do it. */
-static void choose_backing(cup_heap_t *heap, const cup_conf_t *conf)
+/* Below the Multi-Process Service memory of handles is not proven. */
+static bool has_mps(int device)
 {
-    bool is_wanted = conf->backing.word == CUP_BACKING_VMM;
+    int value = 0;
+
+    return cup_drv_has(CUP_DRV_cuDeviceGetAttribute) &&
+           cup_drv.cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, device) == CUDA_SUCCESS &&
+           value;
+}
+
+/*
+ * What CUPOLA_BACKING asks for, as far as the device can do it. auto: handles, but where others can pin pages behind our
+ * back, which they ask for as of cuMemAlloc's.
+ */
+static void choose_backing(cup_heap_t *heap, const cup_conf_t *conf, bool is_pinnable)
+{
+    bool is_asked = conf->backing.word == CUP_BACKING_VMM;
+    bool is_wanted =
+        is_asked || (conf->backing.word == CUP_BACKING_AUTO && !is_pinnable && !has_mps(heap->device));
 
     /* Its memory does not tell when the context has ended: the id must. */
     heap->is_vmm =
         is_wanted && heap->ctx_id != 0 && cup_backing_vmm_probe(heap->ctx, heap->device, &heap->vmm);
-    if (is_wanted && !heap->is_vmm)
+    if (is_asked && !heap->is_vmm)
         cup_log(CUP_LOG_ERROR, "device %d: CUPOLA_BACKING=vmm does not work here; using raw", heap->device);
     cup_peer_note_heap(heap->is_vmm);
     cup_log(CUP_LOG_INFO, "device %d: backing: %s", heap->device, heap->is_vmm ? "vmm" : "raw");
@@ -194,7 +209,7 @@ static void set_bounds(cup_heap_t *heap, const cup_conf_t *conf)
     heap->move_slack_percent = slack ? slack : MOVE_SLACK_PERCENT;
 }
 
-cup_heap_t *cup_heap_create(CUcontext ctx)
+cup_heap_t *cup_heap_create(CUcontext ctx, bool is_pinnable)
 {
     const cup_conf_t *conf = cup_gate_conf();
     cup_heap_t *heap = cup_meta_alloc(sizeof(*heap));
@@ -213,7 +228,7 @@ cup_heap_t *cup_heap_create(CUcontext ctx)
     heap->mode = (cup_order_mode_t)conf->free_mode.word;
     if (cup_drv.cuCtxGetId(ctx, &heap->ctx_id) != CUDA_SUCCESS)
         heap->ctx_id = 0;
-    choose_backing(heap, conf);
+    choose_backing(heap, conf, is_pinnable);
     if (create_pool(heap, conf, total) != CUP_OK)
         goto free_heap;
     heap->order = cup_order_create(ctx, heap->mode);

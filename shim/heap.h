@@ -20,7 +20,7 @@ typedef struct cup_heap cup_heap_t; /* opaque: only heap.c knows the fields */
 
 /* For the current context, which must be ctx. NULL: none can be had, stand aside. The struct is never given
  * back. */
-cup_heap_t *cup_heap_create(CUcontext ctx);
+cup_heap_t *cup_heap_create(CUcontext ctx, bool is_pinnable);
 
 CUcontext cup_heap_ctx(const cup_heap_t *heap);
 int cup_heap_device(const cup_heap_t *heap);

@@ -17,6 +17,7 @@
 #include "shim/drv.h"
 #include "shim/green.h"
 #include "shim/peer.h"
+#include "shim/pinning.h"
 #include <stdatomic.h>
 #include <time.h>
 
@@ -70,6 +71,7 @@ static void end_locked(cup_heap_t *heap);
 
 static cup_heap_t *find_or_create(CUcontext ctx, bool may_create)
 {
+    bool is_pinnable = may_create && cup_pinning_is_possible(); /* it takes the loader's lock */
     cup_heap_t *heap;
 
     cup_lock_acquire(&g_lock);
@@ -79,7 +81,7 @@ static cup_heap_t *find_or_create(CUcontext ctx, bool may_create)
         heap = NULL;
     }
     if (!heap && may_create && g_count < HEAPS_MAX && !is_ending_locked(ctx)) {
-        heap = cup_heap_create(ctx);
+        heap = cup_heap_create(ctx, is_pinnable);
         if (heap)
             g_heap[g_count++] = heap;
     }

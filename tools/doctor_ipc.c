@@ -311,16 +311,16 @@ static void find_sockets(const cup_conf_t *conf)
 
 static void find_backing(const cup_conf_t *conf)
 {
-    if (conf->backing.word == CUP_BACKING_VMM)
-        cup_doctor_find(CUP_FINDING_OK, "ipc", NULL,
-                        "CUPOLA_BACKING=vmm: blocks of any size can be shared, between "
-                        "processes that have the pool");
+    if (conf->backing.word == CUP_BACKING_RAW)
+        cup_doctor_find(CUP_FINDING_NOTE, "ipc",
+                        "CUPOLA_BACKING=vmm for blocks of any size, where both processes have the pool",
+                        "CUPOLA_BACKING=raw: only blocks of CUPOLA_DEDICATED (%s) and more can be shared",
+                        conf->dedicated.text);
     else
-        cup_doctor_find(
-            CUP_FINDING_NOTE, "ipc",
-            "CUPOLA_BACKING=vmm for blocks of any size, where both processes have the pool",
-            "CUPOLA_BACKING=%s: under raw only blocks of CUPOLA_DEDICATED (%s) and more can be shared",
-            conf->backing.text, conf->dedicated.text);
+        cup_doctor_find(CUP_FINDING_OK, "ipc", NULL,
+                        "CUPOLA_BACKING=%s: under vmm blocks of any size can be shared, between "
+                        "processes that have the pool",
+                        conf->backing.text);
 }
 
 void cup_doctor_ipc(const cup_conf_t *conf)

@@ -22,7 +22,7 @@ report() { # BACKING PROGRAM FLAGS ENVIRONMENT CASE…
     0) echo "ok $name: $(tail -n 1 "$out")" ;;
     77) echo "absent $name: $(tail -n 1 "$out")" ;;
     *) echo "FAILED $name: $(head -n 40 "$out")" ;;
-    esac >"$out.verdict"
+    esac | tee "$out.verdict"
 }
 
 goes_alone() { # PROGRAM CASE
@@ -57,7 +57,6 @@ for backing in native raw vmm; do
         sed "s/^/ranks, $backing: /"
 done
 cat "$dir"/*.verdict >"$dir/all"
-cat "$dir/all"
 echo "reports: $(grep -c '^ok' "$dir/all") passed, $(grep -c '^FAILED' "$dir/all") failed, $(grep -c '^absent' "$dir/all") absent"
 grep -q '^ok' "$dir/all" || exit 77
 ! grep -q '^FAILED' "$dir/all"

@@ -49,14 +49,14 @@ check 'FLOOR=0: overlap hands out before it grows' "$pooled" CUPOLA_FREE=overlap
 check 'SLACK=100: overlap grows before it hands out' 'calls=1 waited=0 own=0 kept=1 reused=0' CUPOLA_FREE=overlap CUPOLA_FLOOR=0 CUPOLA_SLACK=100
 check 'WAIT_MS=0: deferred grows' 'calls=1 waited=0 own=0 kept=1 reused=0' CUPOLA_FREE=deferred CUPOLA_FLOOR=0 CUPOLA_SLACK=1 CUPOLA_WAIT_MS=0
 check 'WAIT_MS=30000: deferred waits' "$pooled" CUPOLA_FREE=deferred CUPOLA_FLOOR=0 CUPOLA_SLACK=1 CUPOLA_WAIT_MS=30000
-check 'DEDICATED' 'calls=1 waited=0 own=1 kept=1 reused=1' CUPOLA_DEDICATED=4k
-check 'DEDICATED of this device' 'calls=1 waited=0 own=1 kept=1 reused=1' CUPOLA_DEDICATED=2m,0=4k
-check 'DEDICATED of another device' "$pooled" CUPOLA_DEDICATED=1=4k
-check 'CACHE=0' 'calls=1 waited=0 own=0 kept=0 reused=1' CUPOLA_CACHE=0
-check 'CACHE of a percent' 'calls=1 waited=0 own=0 kept=0 reused=1' CUPOLA_CACHE=0.1%
-check 'CACHE=50%' "$pooled" CUPOLA_CACHE=50%
-check 'CONF' 'calls=1 waited=1 own=1 kept=1 reused=1' CUPOLA_CONF=free:sync,dedicated:4k
-check 'a single variable wins over CONF' 'calls=1 waited=0 own=1 kept=1 reused=0' CUPOLA_CONF=free:sync,dedicated:4k CUPOLA_FREE=deferred
+check 'DEDICATED' 'calls=1 waited=0 own=1 kept=1 reused=1' CUPOLA_DEDICATED=4k CUPOLA_BACKING=raw
+check 'DEDICATED of this device' 'calls=1 waited=0 own=1 kept=1 reused=1' CUPOLA_DEDICATED=2m,0=4k CUPOLA_BACKING=raw
+check 'DEDICATED of another device' "$pooled" CUPOLA_DEDICATED=1=4k CUPOLA_BACKING=raw
+check 'CACHE=0' 'calls=1 waited=0 own=0 kept=0 reused=1' CUPOLA_CACHE=0 CUPOLA_BACKING=raw
+check 'CACHE of a percent' 'calls=1 waited=0 own=0 kept=0 reused=1' CUPOLA_CACHE=0.1% CUPOLA_BACKING=raw
+check 'CACHE=50%' "$pooled" CUPOLA_CACHE=50% CUPOLA_BACKING=raw
+check 'CONF' 'calls=1 waited=1 own=1 kept=1 reused=1' CUPOLA_CONF=free:sync,dedicated:4k CUPOLA_BACKING=raw
+check 'a single variable wins over CONF' 'calls=1 waited=0 own=1 kept=1 reused=0' CUPOLA_CONF=free:sync,dedicated:4k CUPOLA_FREE=deferred CUPOLA_BACKING=raw
 
 check 'a bad value' "$pooled" CUPOLA_FREE=never
 verdict 'a bad value: one line' 'cupola: CUPOLA_FREE=never is not one of exact|overlap|deferred|sync; using exact' "$(cat "$dir/err")"
@@ -73,6 +73,12 @@ check 'BACKING=raw' "$pooled" CUPOLA_BACKING=raw CUPOLA_LOG=info
 verdict 'BACKING is said' 1 "$(grep -c 'backing: raw' "$dir/err")"
 check 'BACKING=vmm' "$pooled" CUPOLA_BACKING=vmm CUPOLA_LOG=info
 verdict 'BACKING=vmm is said' 1 "$(grep -c 'backing: vmm' "$dir/err")"
+check 'BACKING=auto' "$pooled" CUPOLA_BACKING=auto CUPOLA_LOG=info
+verdict 'BACKING=auto is vmm' 1 "$(grep -c 'backing: vmm' "$dir/err")"
+check 'BACKING=auto below MPS' "$pooled" SOFTCUDA_ATTRIBUTES=133=1 CUPOLA_LOG=info
+verdict 'BACKING=auto is raw below MPS' 1 "$(grep -c 'backing: raw' "$dir/err")"
+check 'BACKING=auto without handles' "$pooled" SOFTCUDA_MISSING=cuMemCreate
+verdict 'BACKING=auto without handles: silent' '' "$(cat "$dir/err")"
 check 'ZERO=none' "$pooled" CUPOLA_ZERO=none CUPOLA_STATS="$dir/none"
 verdict 'ZERO=none: no sets' 1 "$(grep -c '"zeroed":0,' "$dir/none")"
 check 'ZERO=alloc' "$pooled" CUPOLA_ZERO=alloc CUPOLA_STATS="$dir/alloc"

@@ -4,7 +4,8 @@
  * What:       pinned driver|no-driver [LIBRARY] leaves holes that a large request would be served from by moving handles.
  *             With a kernel driver that lets device memory be pinned and a library that does it (loaded after the first
  *             allocation), nothing is unmapped and the request takes new memory; lacking one, handles are moved.
- *             Its access() answers for the folder of kernel modules.
+ *             Its access() answers for the folder of kernel modules. With "early" as a third argument the library is there
+ *             before the first allocation: CUPOLA_BACKING=auto takes no handles then.
  */
 #define _GNU_SOURCE
 #include "tests/preload/client.h"
@@ -37,13 +38,20 @@ int access(const char *path, int mode)
 int main(int argc, char **argv)
 {
     int may_pin = argc > 2 && strcmp(argv[1], "driver") == 0;
+    int is_early = argc > 3 && strcmp(argv[3], "early") == 0;
     uint64_t creates, unmaps;
     CUdeviceptr block[COUNT];
 
     g_has_driver = argc > 1 && strcmp(argv[1], "driver") == 0;
     client_open();
+    if (is_early)
+        REQUIRE(dlopen(argv[2], RTLD_NOW | RTLD_LOCAL) != NULL);
     for (int i = 0; i < COUNT; i++)
         block[i] = client_alloc(BYTES);
+    if (is_early) {
+        REQUIRE(may_pin == (softcuda_calls("cuMemCreate") == 0));
+        return 0;
+    }
     if (argc > 2)
         REQUIRE(dlopen(argv[2], RTLD_NOW | RTLD_LOCAL) != NULL);
     for (int i = 1; i < COUNT; i += 2)

@@ -446,7 +446,7 @@ TEST(moments, next_owner_beside_a_free)
     cup_drv.cuMemAlloc_v2 = fake_alloc;
     cup_drv.cuMemFree_v2 = fake_free;
     cup_drv.cuPointerGetAttribute = fake_attribute;
-    heap = cup_heap_create(ctx_of(0));
+    heap = cup_heap_create(ctx_of(0), false);
     CHECK(heap && cup_heap_alloc(heap, 65536, &block));
     g_order[0] = cup_order_of(ctx_of(0));
     other.rule = CUP_SUBMIT_PLAIN;
