@@ -18,7 +18,7 @@ dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 
 unshared() { # FILE: but for what others disturb
-    if [ "${GOLDEN_SHARED-0}" = 1 ]; then grep -v '^[^ ]* [^ ]*/moves ' "$1"; else cat "$1"; fi
+    if [ "${GOLDEN_SHARED-0}" = 1 ]; then grep -v '^[^ ]* [^ ]*/moves' "$1"; else cat "$1"; fi
 }
 
 play() { # NAME [ENVIRONMENT…]: its lines, sorted, in $dir/NAME

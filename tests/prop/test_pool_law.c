@@ -578,12 +578,12 @@ static void shadow_init(shadow_t *shadow, cup_fake_provider_t *fake, bool over_r
     CHECK((shadow->cell = calloc(SHADOW_BYTES / 512, sizeof *shadow->cell)));
 }
 
-static void run_threads(bool over_ranges)
+/* Returns how many handles were moved. */
+static uint64_t run_threads(bool over_ranges, uint64_t seed)
 {
     static cup_fake_provider_t fake;
     static worker_t worker[THREADS];
     static shadow_t shadow;
-    uint64_t seed = cup_rng_seed(7);
     fprintf(stderr, "pool_law: threads, CUP_SEED=%" PRIu64 "\n", seed);
     cup_fake_init(&fake, 256 * CUP_MIB);
     shadow_init(&shadow, &fake, over_ranges);
@@ -599,20 +599,24 @@ static void run_threads(bool over_ranges)
     CHECK_SOUND(cup_pool_check_empty(shadow.pool));
     cup_pool_trim(shadow.pool, UINT64_MAX);
     CHECK_EQ(fake.held_bytes, 0);
-    CHECK(!over_ranges || fake.moves > 0);
     cup_pool_destroy(shadow.pool);
     CHECK(fake.held_addresses == 0 && fake.faults == 0);
     free(shadow.cell);
+    return fake.moves;
 }
 
 TEST(pool_law, four_threads_own_their_blocks)
 {
-    run_threads(false);
+    run_threads(false, cup_rng_seed(7));
 }
 
+/* Whether anything must be moved is up to how the threads meet: mostly at once. */
 TEST(pool_law, four_threads_own_their_blocks_over_ranges)
 {
-    run_threads(true);
+    uint64_t moves = 0;
+    for (uint64_t i = 0; i < 50 && moves == 0; i++)
+        moves = run_threads(true, cup_rng_seed(7) + 1000 * i);
+    CHECK(moves > 0);
 }
 
 /* ---- look-ups while pools come and go ---- */
