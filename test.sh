@@ -139,11 +139,22 @@ report() {
     total_skipped=$((total_skipped + $5))
 }
 
+# preset, folder. With --long the programs of bench/ and tests/gpu/ run under ASan, too, on the software driver.
+configure() {
+    local -a options=()
+    if [ "$1" = asan ]; then
+        [ "$long" -eq 0 ] || options=(-DCUPOLA_BENCH=ON -DCUPOLA_NVCC=OFF)
+    elif [ -f "$2/build.ninja" ]; then
+        return 0
+    fi
+    cmake --preset "$1" "${options[@]}"
+}
+
 # preset, folder, target: configures when needed, builds what changed; output only when it fails
 build() {
     local preset=$1 folder=$2 target=$3 log=$2/test-build.log
     mkdir -p "$folder"
-    if { [ -f "$folder/build.ninja" ] || cmake --preset "$preset"; } >"$log" 2>&1 &&
+    if configure "$preset" "$folder" >"$log" 2>&1 &&
         ninja -C "$folder" -j "$jobs" "$target" >>"$log" 2>&1; then
         return 0
     fi

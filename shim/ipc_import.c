@@ -498,12 +498,14 @@ static CUresult open_new(const cup_ipc_token_t *token, uint32_t uid, bool is_rea
     opened->order = cup_order_current();
     cup_drv.cuCtxGetCurrent(&opened->block.ctx);
     opened->peer = acquire_peer(token->exporter, uid, &reason);
-    if (opened->peer)
-        opened->peer->stat = cup_stat_peer(token->exporter, token->pid);
-    result = opened->peer ? borrow(opened) : refuse(token, reason);
+    if (!opened->peer) {
+        cup_meta_free(opened, sizeof *opened);
+        return refuse(token, reason);
+    }
+    opened->peer->stat = cup_stat_peer(token->exporter, token->pid);
+    result = borrow(opened);
     if (result != CUDA_SUCCESS) {
-        if (opened->peer)
-            put_peer(opened->peer);
+        put_peer(opened->peer);
         cup_meta_free(opened, sizeof *opened);
         return result;
     }

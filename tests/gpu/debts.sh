@@ -8,7 +8,7 @@
 # a GPU; "lost" must be lost in one of five runs, or the case could not fail. A case that hangs is lost. One line each: the
 # cell, and what the program saw. DEBTS_JOBS=N: so many at once; those that may hang go alone. Exit 77 without a driver.
 set -u
-debts=$1 expected=$2 column=$3 shim=${4:+$(realpath "$4")}
+debts=$1 expected=$2 column=$3 shim=${4-}
 here=$(cd "$(dirname "$0")" && pwd)
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT

@@ -5,7 +5,7 @@
 # as were asked for. A line each, `ok` or `FAILED`. Exit 77 without a GPU.
 #   top: vmm: a kernel that runs 256 MiB past the arena's top is stopped (700); natively it may or may not be
 set -u
-program=$1 shim=$(realpath "$2")
+program=$1 shim=$2
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 failed=0

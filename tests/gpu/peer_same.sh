@@ -5,7 +5,7 @@
 # two devices.
 #   taken-in-flight, kernel-taken   taking access waits for the work in flight: a kernel that natively may be cut off, is not
 set -u
-probe=$1 shim=$(realpath "$2")
+probe=$1 shim=$2
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 known='^raw-(taken-in-flight|kernel-taken) '
