@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static pid_t g_pid; /* that has published something; under the lock of the folder */
+static _Atomic pid_t g_pid; /* that has published something; under the lock of the folder */
 static cup_lock_t g_one = CUP_LOCK_INIT(CUP_LOCK_SHARE); /* a row and its link come and go together */
 
 /* ---- asking ---- */
