@@ -81,10 +81,12 @@ CUresult cup_route_ipc_check_caller(void)
     return cup_drv.cuMemGetInfo_v2(NULL, NULL);
 }
 
+/* Whoever opens it asks no event of ours: its own zeros are there before it is told. */
 CUresult cup_route_ipc_export(cup_heap_t *heap, const cup_block_info_t *block, CUipcMemHandle *out_handle)
 {
     CUresult result = zero_rest(heap, block);
 
+    cup_zero_settle();
     if (result != CUDA_SUCCESS)
         return result;
     return cup_ipc_export(block, cup_heap_device(heap), cup_order_of(cup_heap_ctx(heap)), out_handle);
@@ -103,7 +105,6 @@ static bool get_pooled(cup_heap_t *heap, CUdeviceptr dptr, CUipcMemHandle *handl
         *out_result = CUDA_ERROR_INVALID_VALUE; /* freed: the driver still has what it lay in */
         return true;
     }
-    cup_zero_settle();
     if (cup_pool_find_backed(block.pool, block.base, &backed)) {
         *out_result = cup_route_ipc_export(heap, &block, handle);
         return true;

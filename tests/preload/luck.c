@@ -9,6 +9,7 @@
  * Invariants: exit 0 only when every REQUIRE held and the overlap detector saw nothing.
  */
 #define _GNU_SOURCE
+#include "preload/cupola.h"
 #include "tests/preload/client.h"
 #include "tests/softcuda/pattern.h"
 #include "tests/support/rng.h"
@@ -252,6 +253,17 @@ static void exported(void)
     REQUIRE(seen_dirty(BYTES) == 0);
 }
 
+static void published(void)
+{
+    CUdeviceptr block = reuse_late(BYTES, 50000);
+    char name[32];
+
+    snprintf(name, sizeof name, "luck-%d", getpid());
+    REQUIRE(cupola_publish(name, block, 0, CUPOLA_NO_GROUP) == CUPOLA_OK);
+    memcpy(g_seen, (const void *)(uintptr_t)block, BYTES);
+    REQUIRE(seen_dirty(BYTES) == 0);
+}
+
 /* A primary context that ends takes its stream along; the next one has its own. */
 static void after_reset(void)
 {
@@ -371,7 +383,7 @@ static void threads(void)
 /* clang-format off */
 #define CASE_LIST(X)                                                                       \
     X(reuse) X(runtime) X(dirty) X(in_flight) X(places) X(partner) X(in_capture) X(settled) \
-    X(exported) X(after_reset) X(law) X(threads)
+    X(exported) X(published) X(after_reset) X(law) X(threads)
 /* clang-format on */
 
 int main(int argc, char **argv)

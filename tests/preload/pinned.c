@@ -9,31 +9,11 @@
  */
 #define _GNU_SOURCE
 #include "tests/preload/client.h"
+#include "tests/preload/kernel_modules.h"
 #include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { COUNT = 10, BYTES = 20 << 20, LARGE_BYTES = 90 << 20 };
-
-static int g_has_driver;
-static int g_asked; /* how often the preload looked */
-
-__attribute__((visibility("default"))) /* in place of the C library's, for the whole process */
-int access(const char *path, int mode)
-{
-    static const char modules[] = "/sys/module";
-    const char *module = path + sizeof(modules) - 1;
-
-    if (strncmp(path, modules, sizeof(modules) - 1) != 0)
-        return faccessat(AT_FDCWD, path, mode, 0);
-    g_asked++;
-    if (*module == '\0' || (g_has_driver && strcmp(module, "/nvidia_peermem") == 0))
-        return 0;
-    errno = ENOENT;
-    return -1;
-}
 
 int main(int argc, char **argv)
 {
@@ -42,7 +22,7 @@ int main(int argc, char **argv)
     uint64_t creates, unmaps;
     CUdeviceptr block[COUNT];
 
-    g_has_driver = argc > 1 && strcmp(argv[1], "driver") == 0;
+    g_can_pin = argc > 1 && strcmp(argv[1], "driver") == 0;
     client_open();
     if (is_early)
         REQUIRE(dlopen(argv[2], RTLD_NOW | RTLD_LOCAL) != NULL);
