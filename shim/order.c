@@ -181,14 +181,20 @@ cup_stream_t *cup_order_legacy(cup_order_t *order)
 
 /* ---- free ---- */
 
+static void mark(cup_order_t *order)
+{
+    if (atomic_load(&order->dirty) != 1)
+        atomic_store_explicit(&order->dirty, 1, memory_order_release);
+}
+
 cup_point_t cup_order_stamp(cup_order_t *order, bool is_marked)
 {
     cup_point_t stamp = atomic_load_explicit(&order->open, memory_order_acquire);
 
-    if (!is_marked)
+    if (is_marked)
+        mark(order);
+    else
         atomic_store_explicit(&order->is_awaited, true, memory_order_release);
-    else if (atomic_load_explicit(&order->dirty, memory_order_relaxed) != 1)
-        atomic_store_explicit(&order->dirty, 1, memory_order_release);
     return stamp;
 }
 
@@ -216,32 +222,15 @@ bool cup_order_promise(cup_order_t *order, cup_point_t stamp)
     }
     while (promised < stamp && !atomic_compare_exchange_weak(&order->promised, &promised, stamp))
         ;
+    mark(order); /* a point that was closed before the promise is loose */
     return true;
 }
 
-static CUresult free_as_natively(void *arg)
-{
-    CUdeviceptr block;
-    CUresult result = cup_drv.cuMemAlloc_v2(&block, 1);
-
-    (void)arg;
-    return result == CUDA_SUCCESS ? cup_drv.cuMemFree_v2(block) : result;
-}
-
-/*
- * sync, while a capture keeps the context from being recorded or waited for: the driver's own free still
- * waits for what was submitted to it, and leaves the capture alone (docs/captures.md). Where not even a
- * byte can be had, nothing is waited for.
- */
+/* sync, beside a capture. Where not even a byte can be had, nothing is waited for. */
 static CUresult wait_beside_capture(cup_order_t *order)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    CUresult result;
+    CUresult result = cup_point_wait_natively(order);
 
-    CUP_STAT_ADD(waits, 1);
-    cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
-    result = cup_point_in_context(order->ctx, free_as_natively, NULL);
-    cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
     return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : result;
 }
 

@@ -66,8 +66,8 @@ struct cup_order {
     unsigned head, count; /* the ring's oldest entry that is not known complete, and how many there are */
     cup_point_entry_t ring[CUP_ORDER_RING];
     cup_point_entry_t
-        spare[2];    /* where a point is recorded that must not touch what is in the ring, or in `must` */
-    CUstream joiner; /* of ours: how several streams become one point without a context record */
+        spare[2]; /* where a point is recorded that must not touch what is in the ring, or in `must` */
+    cup_stream_t *joiner; /* of ours: how several streams become one point without a context record */
     CUevent join_event;
     unsigned unaudited; /* points on one stream since the last audit began */
     struct {
@@ -107,6 +107,16 @@ static inline bool cup_order_has_passed(const cup_order_t *order, cup_stream_t *
     return atomic_load_explicit(&stream->passed[order->slot], memory_order_acquire) >= point;
 }
 
+/*
+ * exact: a block that was handed out as ordered needs a point that is not closed yet. Else whoever has marked has put its
+ * block aside, or has yet to promise, and marks again then (cup_order_promise). A point that such a mark asks for is loose:
+ * it may come late, and cover what a kernel waits for that would have to pass it.
+ */
+static inline bool cup_order_is_relied_on(cup_order_t *order)
+{
+    return order->mode != CUP_ORDER_EXACT || atomic_load(&order->promised) > atomic_load(&order->due);
+}
+
 /* Which streams are busy is known, and each can be recorded on by whoever comes next. */
 static inline bool cup_order_is_busy_known(cup_order_t *order)
 {
@@ -130,6 +140,12 @@ static inline bool cup_point_has_tail(cup_stream_t *stream)
 CUresult cup_point_in_context(CUcontext ctx, CUresult (*call)(void *), void *arg);
 CUresult cup_point_synchronize(cup_order_t *order);
 
+/*
+ * As the driver's own free, which waits for what was submitted to the context before it, and leaves captures alone
+ * (docs/captures.md). OUT_OF_MEMORY: not a byte could be had, and nothing was waited for.
+ */
+CUresult cup_point_wait_natively(cup_order_t *order);
+
 /* ---- recording (order_record.c) ---- */
 
 #define CUP_POINT_NOT_NOW CUDA_ERROR_NOT_READY /* a point that a capture keeps open; no record answers so */
@@ -146,13 +162,16 @@ CUresult cup_point_record_on(cup_order_t *order, CUevent event, const cup_stream
 /* Makes later work of the stream run after the point. Not recorded on it. */
 CUresult cup_point_wait_for(const cup_point_entry_t *point, CUstream stream);
 
-/* Steps b and c. may_spoil: also where that ends a capture. */
+/* Steps b and c. may_wait: where no event can cover all that, the host waits for it; else CUP_POINT_NOT_NOW. */
 void cup_point_gather_locked(cup_order_t *order, const cup_thread_t *self, cup_work_t *out_work,
                              cup_work_t *out_calls);
 CUresult cup_point_record_locked(cup_order_t *order, const cup_thread_t *self, const cup_work_t *work,
-                                 cup_point_entry_t *point, cup_point_t number, bool may_spoil);
+                                 cup_point_entry_t *point, cup_point_t number, bool may_wait);
 CUresult cup_point_record_nothing(cup_order_t *order, cup_point_entry_t *point);
 void cup_point_give_back(cup_order_t *order, const cup_work_t *work);
+
+/* Of a stream that goes: what it has is busy work of our own stream from now on. NOT_NOW: no event can be behind it. */
+CUresult cup_point_take_over_locked(cup_order_t *order, cup_stream_t *stream);
 
 /* ---- the ring (order_ring.c) ---- */
 
@@ -164,7 +183,7 @@ CUresult cup_point_poll_locked(cup_order_t *order);
  * Steps a to d. self: the thread that submits, or NULL. A point that no mark asks for is loose, if the caller says so. On
  * an error the point stays open, under the next number.
  */
-CUresult cup_point_close_locked(cup_order_t *order, const cup_thread_t *self, bool is_loose, bool may_spoil);
+CUresult cup_point_close_locked(cup_order_t *order, const cup_thread_t *self, bool is_loose, bool may_wait);
 
 /* Waits on the host until the point is complete. Not with a lock held. */
 CUresult cup_point_settle(const cup_point_entry_t *point);

@@ -16,7 +16,7 @@
 #include "shim/stat.h"
 #include <time.h>
 
-#define SPOIL_TRIES 20000 /* of cup_order_rest() */
+#define CLOSE_TRIES 2000 /* of cup_order_rest() */
 
 /* ---- passing ---- */
 
@@ -94,6 +94,7 @@ static void wait_on_host(cup_order_t *order)
     cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
     for (int i = 0; i < work.count; i++)
         is_known &= wait_for_busy(work.stream[i]) == CUDA_SUCCESS;
+    is_known = is_known || (cup_capture_is_active() && cup_point_wait_natively(order) == CUDA_SUCCESS);
     if (!is_known) /* it may refuse: then so does the program's own call, or nothing helps */
         cup_point_synchronize(order);
     cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
@@ -130,14 +131,13 @@ static void leave_own_tail(cup_order_t *order, cup_thread_t *self)
 
 /*
  * A capture keeps context records off, and another thread is in a call on a stream of its own: it will be over soon. If
- * not, the record spoils the capture, and the program is told so by its code. One thread alone does not get here
- * (cup_order_can_close).
+ * not, the host waits, as the native free had. One thread alone does not get here (cup_order_can_close).
  */
 static void close_marked(cup_order_t *order, cup_thread_t *self)
 {
     CUresult result = CUP_POINT_NOT_NOW;
 
-    for (int tries = 0; result == CUP_POINT_NOT_NOW && tries <= SPOIL_TRIES; tries++) {
+    for (int tries = 0; result == CUP_POINT_NOT_NOW && tries <= CLOSE_TRIES; tries++) {
         if (tries > 0) {
             leave_own_tail(order, self);
             cup_order_rest(self);
@@ -145,10 +145,10 @@ static void close_marked(cup_order_t *order, cup_thread_t *self)
         result = CUDA_SUCCESS;
         cup_lock_acquire(&order->lock);
         if (atomic_load(&order->dirty) != 0)
-            result = cup_point_close_locked(order, self, false, tries == SPOIL_TRIES);
+            result = cup_point_close_locked(order, self, false, tries == CLOSE_TRIES);
+        if (result == CUP_POINT_NOT_NOW && !cup_order_is_relied_on(order))
+            result = CUDA_SUCCESS; /* whoever marked has put its block aside */
         cup_lock_release(&order->lock);
-        if (result == CUP_POINT_NOT_NOW && atomic_load(&order->promised) <= atomic_load(&order->due))
-            return; /* whoever marked has put its block aside (cup_order_promise) */
     }
     if (result != CUDA_SUCCESS)
         wait_on_host(order);
@@ -273,7 +273,7 @@ static void make_unknown(cup_order_t *order)
     cup_lock_acquire(&order->lock);
     while (result == CUDA_SUCCESS && order->captures > 0 && atomic_load(&order->dirty) != 0) {
         atomic_store(&order->busy.is_several, false);
-        result = cup_point_close_locked(order, NULL, false, false);
+        result = cup_point_close_locked(order, NULL, false, true);
         atomic_store(&order->busy.is_several, true);
     }
     cup_lock_release(&order->lock);
@@ -324,22 +324,22 @@ static void leave_locked(cup_order_t *order, cup_stream_t *stream)
             order->ring[i].owner = NULL;
     if (order->must.owner == stream)
         order->must.owner = NULL;
+    cup_stream_set_remove(&order->busy, stream);
     cup_order_orphan_locked(order, stream);
 }
 
-/* Nothing can be recorded on it from now on. While a capture keeps context records off, a last point covers its work. */
+/*
+ * Nothing can be recorded on it from now on, and its handle may not be named any more. While a capture keeps context
+ * records off, a stream of ours takes its work over.
+ */
 static void leave(cup_order_t *order, cup_stream_t *stream)
 {
-    bool is_covered = false, is_needed = true;
+    bool is_covered;
 
-    for (int tries = 0; is_needed && !is_covered && tries < CUP_ORDER_PATIENT_TRIES; tries++) {
-        if (tries > 0)
-            cup_order_rest(NULL);
-        cup_lock_acquire(&order->lock);
-        is_needed = order->captures > 0 && cup_order_is_busy_known(order);
-        is_covered = is_needed && cup_point_close_locked(order, NULL, true, false) == CUDA_SUCCESS;
-        cup_lock_release(&order->lock);
-    }
+    cup_lock_acquire(&order->lock);
+    is_covered = order->captures > 0 && cup_order_is_busy_known(order) &&
+                 cup_point_take_over_locked(order, stream) == CUDA_SUCCESS;
+    cup_lock_release(&order->lock);
     if (!is_covered)
         make_unknown(order);
     cup_lock_acquire(&order->lock);

@@ -5,7 +5,7 @@
  * context, whatever their kind (driver 12.5 and newer). It invalidates captures in progress (measured), so while one is,
  * and on older drivers, a stream of ours waits for the newest point and for an event on each busy stream. A context
  * starts with "several busy"; where that meets a capture, frees are not marked (cup_order_can_close) and their
- * blocks wait until they are complete.
+ * blocks wait until they are complete. A stream that is destroyed meanwhile leaves its work to ours, which is busy then.
  *
  * Audit. An event on one stream covers everything only if we see everything. Now and then the context is recorded as
  * well: when the stream's event is complete and the context's, made right behind it, is not, over two polls, somebody has
@@ -49,6 +49,27 @@ CUresult cup_point_synchronize(cup_order_t *order)
     return cup_point_in_context(order->ctx, synchronize, NULL);
 }
 
+static CUresult free_as_natively(void *arg)
+{
+    CUdeviceptr block;
+    CUresult result = cup_drv.cuMemAlloc_v2(&block, 1);
+
+    (void)arg;
+    return result == CUDA_SUCCESS ? cup_drv.cuMemFree_v2(block) : result;
+}
+
+CUresult cup_point_wait_natively(cup_order_t *order)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUresult result;
+
+    CUP_STAT_ADD(waits, 1);
+    cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
+    result = cup_point_in_context(order->ctx, free_as_natively, NULL);
+    cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
+    return result;
+}
+
 static CUresult create_event(void *arg)
 {
     return cup_drv.cuEventCreate(arg, CU_EVENT_DISABLE_TIMING);
@@ -63,9 +84,17 @@ CUresult cup_point_need_event(cup_order_t *order, CUevent *event)
 static CUresult create_joiner(void *arg)
 {
     cup_order_t *order = arg;
-    CUresult result = cup_drv.cuEventCreate(&order->join_event, CU_EVENT_DISABLE_TIMING);
+    CUresult result = cup_point_need_event(order, &order->join_event);
+    CUstream handle;
 
-    return result == CUDA_SUCCESS ? cup_drv.cuStreamCreate(&order->joiner, CU_STREAM_NON_BLOCKING) : result;
+    if (result == CUDA_SUCCESS)
+        result = cup_drv.cuStreamCreate(&handle, CU_STREAM_NON_BLOCKING);
+    if (result != CUDA_SUCCESS)
+        return result;
+    order->joiner = cup_stream_create(handle, CUP_STREAM_HANDLE, order);
+    if (!order->joiner)
+        cup_drv.cuStreamDestroy_v2(handle);
+    return CUDA_SUCCESS;
 }
 
 void cup_point_need_joiner_locked(cup_order_t *order)
@@ -75,8 +104,7 @@ void cup_point_need_joiner_locked(cup_order_t *order)
     if (order->joiner)
         return;
     cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
-    if (cup_point_in_context(order->ctx, create_joiner, order) != CUDA_SUCCESS)
-        order->joiner = NULL;
+    cup_point_in_context(order->ctx, create_joiner, order);
     cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
 }
 
@@ -221,37 +249,54 @@ static CUresult join_stream(cup_order_t *order, const cup_thread_t *self, cup_st
     CUresult result;
 
     if (!cup_point_can_record_on(order, self, stream))
-        return cup_drv.cuStreamWaitEvent(order->joiner, atomic_load(&stream->tail), 0);
+        return cup_drv.cuStreamWaitEvent(order->joiner->handle, atomic_load(&stream->tail), 0);
     result = cup_point_record_on(order, order->join_event, stream);
-    return result == CUDA_SUCCESS ? cup_drv.cuStreamWaitEvent(order->joiner, order->join_event, 0) : result;
+    return result == CUDA_SUCCESS ? cup_drv.cuStreamWaitEvent(order->joiner->handle, order->join_event, 0)
+                                  : result;
+}
+
+CUresult cup_point_take_over_locked(cup_order_t *order, cup_stream_t *stream)
+{
+    CUresult result = CUP_POINT_NOT_NOW;
+
+    if (cup_idle_is(stream))
+        return CUDA_SUCCESS;
+    if (cup_point_can_record_on(order, NULL, stream) || cup_point_has_tail(stream))
+        result = join_stream(order, NULL, stream);
+    if (result == CUDA_SUCCESS)
+        cup_order_note_busy(order->joiner);
+    return result;
 }
 
 /* A stream of ours waits for the newest point and for each busy stream; its event covers them all. */
 static CUresult record_each(cup_order_t *order, const cup_thread_t *self, const cup_point_entry_t *point,
                             const cup_work_t *work)
 {
-    CUresult result = cup_point_wait_for(cup_point_newest_locked(order), order->joiner);
+    CUresult result = cup_point_wait_for(cup_point_newest_locked(order), order->joiner->handle);
 
     for (int i = 0; result == CUDA_SUCCESS && i < work->count; i++)
         result = join_stream(order, self, work->stream[i]);
-    return result == CUDA_SUCCESS ? cup_drv.cuEventRecord(point->event, order->joiner) : result;
+    return result == CUDA_SUCCESS ? cup_drv.cuEventRecord(point->event, order->joiner->handle) : result;
 }
 
-/* As the driver's own free: everything is complete. */
-CUresult cup_point_record_nothing(cup_order_t *order, cup_point_entry_t *point)
+/* Everything is complete. */
+static CUresult settle_now(cup_point_entry_t *point, CUresult waited)
 {
-    CUresult result = cup_point_synchronize(order);
-
-    if (result != CUDA_SUCCESS)
-        return result;
-    CUP_STAT_ADD(waits, 1);
+    if (waited != CUDA_SUCCESS)
+        return waited;
     point->owner = NULL;
     point->is_settled = true;
     return CUDA_SUCCESS;
 }
 
+CUresult cup_point_record_nothing(cup_order_t *order, cup_point_entry_t *point)
+{
+    CUP_STAT_ADD(waits, 1);
+    return settle_now(point, cup_point_synchronize(order));
+}
+
 CUresult cup_point_record_locked(cup_order_t *order, const cup_thread_t *self, const cup_work_t *work,
-                                 cup_point_entry_t *point, cup_point_t number, bool may_spoil)
+                                 cup_point_entry_t *point, cup_point_t number, bool may_wait)
 {
     cup_point_t newest = atomic_load_explicit(&order->point, memory_order_relaxed);
     CUresult result = cup_point_need_event(order, &point->event);
@@ -267,11 +312,9 @@ CUresult cup_point_record_locked(cup_order_t *order, const cup_thread_t *self, c
         return cup_drv.cuCtxRecordEvent(order->ctx, point->event);
     if (can_record_each(order, self, work))
         return record_each(order, self, point, work);
-    if (order->captures > 0 && !may_spoil)
-        return CUP_POINT_NOT_NOW;
-    if (order->captures > 0 && order->has_record)
-        return cup_drv.cuCtxRecordEvent(order->ctx, point->event);
-    return cup_point_record_nothing(order, point);
+    if (order->captures == 0)
+        return cup_point_record_nothing(order, point);
+    return may_wait ? settle_now(point, cup_point_wait_natively(order)) : CUP_POINT_NOT_NOW;
 }
 
 /* Step b: what the point must cover, and of that what may be submitted after it is recorded. */

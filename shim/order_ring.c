@@ -184,14 +184,14 @@ static void lower(_Atomic bool *flag)
         atomic_store(flag, false);
 }
 
-CUresult cup_point_close_locked(cup_order_t *order, const cup_thread_t *self, bool is_loose, bool may_spoil)
+CUresult cup_point_close_locked(cup_order_t *order, const cup_thread_t *self, bool is_loose, bool may_wait)
 {
     cup_work_t work, calls;
     cup_point_t number = atomic_load_explicit(&order->open, memory_order_relaxed);
     CUresult result = CUDA_SUCCESS;
     int closing = 2;
 
-    is_loose = atomic_exchange(&order->dirty, 2) == 0 && is_loose;
+    is_loose = (atomic_exchange(&order->dirty, 2) == 0 && is_loose) || !cup_order_is_relied_on(order);
     lower(&order->is_awaited);
     lower(&order->is_open_loose);
     atomic_store(&order->open, number + 1);
@@ -199,7 +199,7 @@ CUresult cup_point_close_locked(cup_order_t *order, const cup_thread_t *self, bo
     if (!relabel_locked(order, &work, number, is_loose)) {
         cup_point_entry_t *point = next_locked(order);
 
-        result = cup_point_record_locked(order, self, &work, point, number, may_spoil);
+        result = cup_point_record_locked(order, self, &work, point, number, may_wait);
         if (result != CUDA_SUCCESS && order->captures == 0)
             result = cup_point_record_nothing(order, point);
         if (result == CUDA_SUCCESS) {

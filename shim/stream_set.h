@@ -3,7 +3,7 @@
  * stream_set - a small set of streams that many threads add to and one at a time empties.
  * What:       up to CUP_STREAM_SET_MAX entries; past that, "several": any stream may be meant.
  * Invariants: an entry that was added stays until somebody takes it: no store ever covers another thread's. `used` rises
- *             before a member is filled.
+ *             before a member is filled. A stream may be in twice.
  * Threads:    adding from any thread, without a lock: one load where the stream is there already. Taking under the
  *             owner's lock.
  */
@@ -53,6 +53,16 @@ static inline bool cup_stream_set_take(cup_stream_set_t *set, cup_stream_t **out
     }
     *out_count = count;
     return atomic_load(&set->is_several) && atomic_exchange(&set->is_several, false);
+}
+
+/* Of a stream that goes. It leaves a hole: the next to be added fills it, be it there already or not. */
+static inline void cup_stream_set_remove(cup_stream_set_t *set, cup_stream_t *stream)
+{
+    for (int i = 0; i < CUP_STREAM_SET_MAX; i++) {
+        cup_stream_t *member = stream;
+
+        atomic_compare_exchange_strong(&set->member[i], &member, NULL);
+    }
 }
 
 #endif /* CUP_SHIM_STREAM_SET_H */

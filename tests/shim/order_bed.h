@@ -30,6 +30,7 @@
 #define OWN        HANDLES                         /* the first thread's per-thread stream */
 #define THEIRS     (HANDLES + 1)                   /* the second's */
 #define HIDDEN     (HANDLES + 2)                   /* what the shim does not hear of */
+#define GONE       (-1)                            /* a handle that is destroyed and has not come back */
 #define JOINER     ((CUstream)(uintptr_t)0x900000) /* the order's own stream; + 1 in the second context */
 
 typedef struct clocks {
@@ -59,7 +60,8 @@ static struct {
     int current; /* context */
     bool is_relaxed, has_record;
     CUresult fail_record;
-    uint64_t waits, own_records, context_records, synchronizes;
+    bool is_full;
+    uint64_t waits, own_records, context_records, synchronizes, native_frees;
     void (*meanwhile)(void); /* done once, inside the next record, wait or synchronisation */
 } gpu;
 
@@ -95,6 +97,7 @@ static inline CUstream handle_of(int context, int index)
 static inline line_t *line_of(CUstream stream)
 {
     uintptr_t number = ((uintptr_t)stream - 0x1000) / 16;
+    int line;
 
     if (stream == CU_STREAM_LEGACY)
         return &gpu.line[gpu.now[gpu.current][LEGACY]];
@@ -102,7 +105,9 @@ static inline line_t *line_of(CUstream stream)
         return &gpu.line[gpu.now[gpu.current][t_own]];
     if (stream >= JOINER)
         return &gpu.line[gpu.joiner[stream > JOINER]];
-    return &gpu.line[gpu.now[number / HANDLES][number % HANDLES]];
+    line = gpu.now[number / HANDLES][number % HANDLES];
+    CHECK(line != GONE);
+    return &gpu.line[line];
 }
 
 static inline bool is_any_capturing(int context)
@@ -303,6 +308,23 @@ static inline CUresult fake_synchronize(void)
     return CUDA_SUCCESS;
 }
 
+/* The last resort beside a capture: the driver's own free waits for everything, and disturbs nothing. */
+static inline CUresult fake_native_alloc(CUdeviceptr *block, size_t bytes)
+{
+    *block = 0x7000000;
+    return gpu.is_full ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+static inline CUresult fake_native_free(CUdeviceptr block)
+{
+    CHECK(gpu.is_relaxed && block == 0x7000000);
+    gpu.native_frees++;
+    for (int i = 0; i < gpu.lines; i++)
+        if (gpu.line[i].context == gpu.current)
+            wait_on_host(&gpu.line[i].at);
+    return CUDA_SUCCESS;
+}
+
 static inline CUresult fake_stream_ctx(CUstream stream, CUcontext *ctx)
 {
     *ctx = ctx_of(line_of(stream)->context);
@@ -372,6 +394,8 @@ static inline void start(cup_order_mode_t mode, int contexts)
     cup_drv.cuStreamSynchronize = fake_stream_synchronize;
     cup_drv.cuStreamQuery = fake_stream_query;
     cup_drv.cuThreadExchangeStreamCaptureMode = fake_exchange;
+    cup_drv.cuMemAlloc_v2 = fake_native_alloc;
+    cup_drv.cuMemFree_v2 = fake_native_free;
     CHECK(cup_gate_enter(true));
     cup_gate_leave();
     for (int c = 0; c < contexts; c++) {
@@ -505,8 +529,8 @@ static inline void note_free(int context, bool is_marked, cup_point_t stamp)
 static inline void free_block(int context)
 {
     bool is_overlap = model.mode == CUP_ORDER_OVERLAP;
-    bool is_marked = !is_overlap && cup_order_can_close(g_order[context]);
-    cup_point_t stamp = cup_order_stamp(g_order[context], is_marked);
+    cup_point_t stamp = cup_order_stamp(g_order[context], !is_overlap);
+    bool is_marked = !is_overlap && cup_order_promise(g_order[context], stamp);
 
     note_free(context, is_marked, stamp);
     if (is_overlap) {
@@ -528,12 +552,18 @@ static inline void hand_out(int context)
             join(&model.required[context], &model.free[i].work);
 }
 
-/* The handle comes back as another stream, which is ordered behind nothing. */
-static inline void recreate(int context, int index)
+static inline void destroy(int context, int index)
 {
     cup_capture_destroyed(handle_of(context, index));
     cup_submit_destroyed(handle_of(context, index));
     gpu.line[gpu.now[context][index]].is_capturing = false;
+    gpu.now[context][index] = GONE;
+}
+
+/* The handle comes back as another stream, which is ordered behind nothing. */
+static inline void recreate(int context, int index)
+{
+    destroy(context, index);
     new_line(context, index);
 }
 

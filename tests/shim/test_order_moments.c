@@ -170,7 +170,7 @@ TEST(moments, submission_beside_a_close)
 static void close_another(void)
 {
     other_does(launch_there, 0);
-    note_free(0, true, cup_order_stamp(g_order[0], true));
+    free_block(0);
     other_does(launch_there, 0);
 }
 
@@ -462,6 +462,21 @@ TEST(moments, next_owner_beside_a_free)
     cup_heap_end(heap);
 }
 
+/* Between the mark of a free and its promise another thread closes a point, which nobody has to pass. */
+TEST(moments, promise_after_a_close)
+{
+    cup_point_t stamp;
+
+    start_idle();
+    launch(0, 2);
+    stamp = cup_order_stamp(g_order[0], true);
+    other_does(launch_there, 3);
+    CHECK(cup_order_promise(g_order[0], stamp));
+    note_free(0, true, stamp);
+    launch(0, 1);
+    finish_idle();
+}
+
 /* A call that nobody can see submit: another thread closes a point before it does. */
 TEST(moments, unknown_call_beside_a_close)
 {
@@ -592,6 +607,86 @@ TEST(moments, busy_stream_that_goes_on_to_capture)
     capture(0, 3);
     capture(0, 4);
     launch(0, 0);
+    finish_idle();
+}
+
+/*
+ * A stream with work in flight is destroyed beside a capture, while another thread is in a call on a stream that only it can
+ * name: later points cover the work all the same, and nothing is waited for.
+ */
+TEST(moments, stream_destroyed_beside_a_capture_and_a_call)
+{
+    uint64_t before;
+
+    start_idle();
+    before = gpu.context_records;
+    capture(0, 4);
+    other_does(begin_call, THEIRS);
+    launch(0, 3);
+    launch(0, 2);
+    free_block(0);
+    recreate(0, 3);
+    other_does(end_call, THEIRS);
+    launch(0, 2);
+    free_block(0);
+    launch(0, 0);
+    CHECK(cup_order_can_close(g_order[0]));
+    CHECK_EQ(gpu.synchronizes + gpu.native_frees, 0);
+    CHECK_EQ(gpu.context_records, before);
+    capture(0, 4);
+    launch(0, 1);
+    finish_idle();
+}
+
+/* It captures, and no event was left on it, because another thread was in a call on it: the host waits. */
+TEST(moments, capturing_stream_destroyed_beside_a_capture)
+{
+    start_idle();
+    capture(0, 4);
+    other_does(begin_call, 3);
+    capture(0, 3);
+    other_does(end_call, 3);
+    launch(0, 2);
+    free_block(0);
+    recreate(0, 3);
+    CHECK_EQ(gpu.native_frees, 1);
+    launch(0, 0);
+    capture(0, 4);
+    launch(0, 1);
+    finish_idle();
+}
+
+TEST(moments, dead_stream_is_not_named)
+{
+    start_idle();
+    capture(0, 4);
+    launch(0, 3);
+    destroy(0, 3);
+    launch(0, 2);
+    free_block(0);
+    launch(0, 0);
+    capture(0, 4);
+    new_line(0, 3);
+    finish_idle();
+}
+
+/* What a call that nobody knows submits is in no event beside a capture: the host waits, and knows again who is busy. */
+TEST(moments, unknown_call_beside_a_capture_and_a_call)
+{
+    start_idle();
+    capture(0, 4);
+    other_does(begin_call, THEIRS);
+    launch(0, 2);
+    free_block(0);
+    call_unknown(0);
+    CHECK(gpu.native_frees > 0);
+    other_does(end_call, THEIRS);
+    launch(0, 0);
+    free_block(0); /* not marked */
+    launch(0, 1);
+    CHECK_EQ(gpu.synchronizes, 0);
+    capture(0, 4);
+    launch(0, 2);
     finish_idle();
 }
 

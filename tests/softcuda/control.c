@@ -17,6 +17,8 @@
 #include <sanitizer/lsan_interface.h>
 #endif
 
+#define STALL_US 30000
+
 /* As the driver's own, for a debugger to write to. */
 SC_EXPORT uint32_t cudbgIpcFlag;
 
@@ -113,6 +115,15 @@ bool sc_has_ended(void)
     return atomic_load(&is_deinit);
 }
 
+/* As if the thread had lost its processor in the call. */
+static void stall_now_and_then(void)
+{
+    static _Atomic uint64_t calls;
+
+    if (sc.stall_each > 0 && atomic_fetch_add(&calls, 1) % sc.stall_each == sc.stall_each - 1)
+        usleep(STALL_US);
+}
+
 CUresult sc_enter(sc_entry_t index, bool *out_is_locked)
 {
     entry_state_t *entry = &entries[index];
@@ -128,6 +139,7 @@ CUresult sc_enter(sc_entry_t index, bool *out_is_locked)
         return CUDA_ERROR_NOT_INITIALIZED;
     if (sc_thread()->is_in_host_fn)
         return CUDA_ERROR_NOT_PERMITTED;
+    stall_now_and_then();
     sc_time_enter();
     pthread_mutex_lock(&sc.lock);
     status = check_context(entry->needs);
@@ -170,6 +182,7 @@ CUresult sc_read_env(void)
     sc.seed = env_number("SOFTCUDA_SEED", 1);
     sc.has_latency = strcmp(latency ? latency : "", "h200") == 0;
     sc.delay_us = env_number("SOFTCUDA_DELAY_US", sc.has_latency ? 0 : 200);
+    sc.stall_each = env_number("SOFTCUDA_STALL_EACH", 0);
     if (env_number("SOFTCUDA_STRICT", 0) == 1)
         atexit(report_at_exit);
     atexit(softcuda_deinit); /* what was there before cuInit comes later, and is refused (measured) */

@@ -517,6 +517,7 @@ typedef struct sc_state {
     uint64_t memory; /* bytes of a device */
     uint64_t seed;
     uint64_t delay_us;
+    uint64_t stall_each; /* calls; 0: none stalls */
     bool has_latency; /* set by cuInit */
     sc_ctx_t *contexts;
     sc_ctx_t *primaries[SC_DEVICES_MAX];
