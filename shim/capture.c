@@ -3,6 +3,9 @@
  * How: a small table of stream handles. The per-thread stream is one handle for many streams; each of its captures is an
  * entry, and any end of one takes one away. A table that is full counts what it could not hold; that count only comes down
  * by an End.
+ *
+ * A stream that is being destroyed, or whose context is, captures until the driver's call is over: its entry stays, but the
+ * handle is not named any more. It may be another stream's, which captures too, before the call has returned.
  */
 #include "shim/capture.h"
 #include "allocator/lock.h"
@@ -15,8 +18,10 @@
 
 typedef struct entry {
     CUstream stream;
+    CUcontext ctx;
     bool
         has_begun; /* the real Begin has returned: until then the driver would say that it does not capture */
+    bool is_going;
 } entry_t;
 
 static cup_lock_t g_lock = CUP_LOCK_INIT(CUP_LOCK_CAPTURE);
@@ -48,22 +53,34 @@ static void leave_locked(int index)
 }
 
 /* -1: not in the table. */
-static int find_locked(CUstream stream)
+static int find_locked(CUstream stream, bool is_going)
 {
     int index = g_entries - 1;
 
-    while (index >= 0 && g_entry[index].stream != stream)
+    while (index >= 0 && (g_entry[index].stream != stream || g_entry[index].is_going != is_going))
         index--;
     return index;
 }
 
+static CUcontext context_of(CUstream stream)
+{
+    bool is_null = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+    CUcontext ctx = NULL;
+
+    if ((is_null ? cup_drv.cuCtxGetCurrent(&ctx) : cup_drv.cuStreamGetCtx(stream, &ctx)) != CUDA_SUCCESS)
+        return NULL;
+    return ctx;
+}
+
 void cup_capture_begin(CUstream stream)
 {
+    CUcontext ctx = context_of(stream);
+
     cup_lock_acquire(&g_lock);
     atomic_fetch_add(&cup_captures, 1); /* first: who ends a call from here on leaves a tail (submit.c) */
     cup_order_capture_begins();
     if (g_entries < STREAMS_MAX)
-        g_entry[g_entries++] = (entry_t){.stream = stream};
+        g_entry[g_entries++] = (entry_t){.stream = stream, .ctx = ctx};
     cup_lock_release(&g_lock);
 }
 
@@ -72,7 +89,7 @@ static void leave(CUstream stream)
     int index;
 
     cup_lock_acquire(&g_lock);
-    index = find_locked(stream);
+    index = find_locked(stream, false);
     if (index >= 0 || atomic_load(&cup_captures) > g_entries)
         leave_locked(index);
     cup_lock_release(&g_lock);
@@ -86,7 +103,7 @@ void cup_capture_began(CUstream stream, bool is_success)
     }
     cup_lock_acquire(&g_lock);
     for (int i = 0; i < g_entries; i++)
-        g_entry[i].has_begun |= g_entry[i].stream == stream;
+        g_entry[i].has_begun |= g_entry[i].stream == stream && !g_entry[i].is_going;
     cup_lock_release(&g_lock);
 }
 
@@ -108,16 +125,52 @@ void cup_capture_ended(CUstream stream, CUresult result)
     }
 }
 
-void cup_capture_destroyed(CUstream stream)
+bool cup_capture_destroying(CUstream stream)
 {
     int index;
 
     if (!cup_capture_is_active())
-        return;
+        return false;
     cup_lock_acquire(&g_lock);
-    index = find_locked(stream);
+    index = find_locked(stream, false);
     if (index >= 0)
+        g_entry[index].is_going = true;
+    cup_lock_release(&g_lock);
+    return index >= 0;
+}
+
+void cup_capture_destroyed(CUstream stream, bool is_success)
+{
+    int index;
+
+    cup_lock_acquire(&g_lock);
+    index = find_locked(stream, true);
+    if (index >= 0 && is_success)
         leave_locked(index);
+    else if (index >= 0)
+        g_entry[index].is_going = false;
+    cup_lock_release(&g_lock);
+}
+
+void cup_capture_context_ending(CUcontext ctx)
+{
+    cup_lock_acquire(&g_lock);
+    for (int i = 0; i < g_entries; i++)
+        g_entry[i].is_going |= g_entry[i].ctx == ctx;
+    cup_lock_release(&g_lock);
+}
+
+void cup_capture_context_ended(CUcontext ctx, bool has_ended)
+{
+    cup_lock_acquire(&g_lock);
+    for (int i = g_entries - 1; i >= 0; i--) {
+        if (g_entry[i].ctx != ctx)
+            continue;
+        if (has_ended)
+            leave_locked(i);
+        else
+            g_entry[i].is_going = false;
+    }
     cup_lock_release(&g_lock);
 }
 
@@ -126,7 +179,7 @@ static bool has_ended(const entry_t *entry)
 {
     CUstreamCaptureStatus status;
 
-    if (!entry->has_begun || !entry->stream || entry->stream == CU_STREAM_LEGACY ||
+    if (!entry->has_begun || entry->is_going || !entry->stream || entry->stream == CU_STREAM_LEGACY ||
         entry->stream == CU_STREAM_PER_THREAD)
         return false;
     return cup_drv.cuStreamIsCapturing(entry->stream, &status) == CUDA_SUCCESS &&

@@ -29,9 +29,16 @@ void cup_capture_sweep(void);
 void cup_capture_begin(CUstream stream);
 void cup_capture_began(CUstream stream, bool is_success);
 
-/* After the real End, and before the real Destroy of a stream. */
+/* After the real End. */
 void cup_capture_ended(CUstream stream, CUresult result);
-void cup_capture_destroyed(CUstream stream);
+
+/* Around the real Destroy of a stream: true asks for the second call. */
+bool cup_capture_destroying(CUstream stream);
+void cup_capture_destroyed(CUstream stream, bool is_success);
+
+/* Around a call that may end a context. */
+void cup_capture_context_ending(CUcontext ctx);
+void cup_capture_context_ended(CUcontext ctx, bool has_ended);
 
 /* For contexts that come: while it is held, no capture begins or ends; how many there are. (order.c) */
 void cup_capture_lock(void);

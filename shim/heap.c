@@ -287,6 +287,12 @@ void cup_heap_leave(cup_heap_t *heap)
 
 /* ---- the end of its context ---- */
 
+void cup_heap_settle(cup_heap_t *heap)
+{
+    cup_zero_settle();
+    cup_order_ending(heap->order);
+}
+
 void cup_heap_doubt(cup_heap_t *heap)
 {
     if (heap->doubts++ == 0)
@@ -312,6 +318,7 @@ void cup_heap_trust(cup_heap_t *heap)
 {
     if (--heap->doubts > 0)
         return;
+    cup_order_go_on(heap->order);
     cup_pool_show(heap->pool);
     atomic_store(&heap->life, ALIVE);
 }
@@ -628,8 +635,8 @@ static bool find_block(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_ad
 /* Both forms: gives the block back, and sees to the rest of what the free means. */
 static CUresult free_ordered(cup_heap_t *heap, cup_addr_t addr)
 {
-    cup_point_t stamp = cup_order_stamp(heap->order, true);
-    bool is_ordered = cup_order_promise(heap->order, stamp);
+    cup_point_t stamp;
+    bool is_ordered = cup_order_stamp_ordered(heap->order, &stamp);
 
     if ((is_ordered ? cup_pool_free_ordered : cup_pool_free)(heap->pool, addr, stamp, NULL) != CUP_OK)
         return CUDA_ERROR_INVALID_VALUE;
@@ -640,7 +647,7 @@ static CUresult free_ordered(cup_heap_t *heap, cup_addr_t addr)
 
 static CUresult free_to_limbo(cup_heap_t *heap, cup_addr_t addr)
 {
-    cup_point_t stamp = cup_order_stamp(heap->order, false);
+    cup_point_t stamp = cup_order_stamp(heap->order);
     bool is_sync = heap->mode == CUP_ORDER_SYNC, is_due;
     CUresult result;
     uint64_t bytes;
@@ -648,8 +655,6 @@ static CUresult free_to_limbo(cup_heap_t *heap, cup_addr_t addr)
     if (cup_pool_free(heap->pool, addr, stamp, &bytes) != CUP_OK)
         return CUDA_ERROR_INVALID_VALUE;
     cup_ipc_note_free(heap->pool, addr, stamp, false);
-    if (heap->mode == CUP_ORDER_EXACT)
-        return cup_order_pay_host(heap->order);
     is_due = is_sync || (heap->mode == CUP_ORDER_OVERLAP && bytes >= OVERLAP_DUE_BYTES);
     result = cup_order_freed(heap->order, bytes, is_due);
     if (result != CUDA_SUCCESS && !is_passing(result)) /* sticky, if the same call meets it twice */
@@ -661,8 +666,7 @@ static CUresult free_to_limbo(cup_heap_t *heap, cup_addr_t addr)
 
 static CUresult free_block(cup_heap_t *heap, cup_addr_t addr)
 {
-    return heap->mode == CUP_ORDER_EXACT && cup_order_can_close(heap->order) ? free_ordered(heap, addr)
-                                                                             : free_to_limbo(heap, addr);
+    return heap->mode == CUP_ORDER_EXACT ? free_ordered(heap, addr) : free_to_limbo(heap, addr);
 }
 
 /* A driver allocation that others may have pinned: only the driver can tell them that it ends. */
@@ -752,7 +756,7 @@ void cup_heap_mark(cup_heap_t *heap, cup_addr_t addr, unsigned marks)
 
 void cup_heap_unmark(cup_heap_t *heap, cup_addr_t addr, unsigned marks)
 {
-    cup_pool_unmark(heap->pool, addr, marks, cup_order_stamp(heap->order, false));
+    cup_pool_unmark(heap->pool, addr, marks, cup_order_stamp(heap->order));
 }
 
 bool cup_heap_is_vmm(const cup_heap_t *heap)

@@ -40,12 +40,14 @@ bool cup_heap_enter(cup_heap_t *heap);
 void cup_heap_leave(cup_heap_t *heap);
 
 /*
- * A call is about to be made that may end the context. Doubt: no use begins from now on (cup_heap_enter
+ * A call is about to be made that may end the context. Settle: what its frees had waited for natively is complete, and other
+ * contexts' submissions leave its handles alone; not under the registry's lock. Doubt: no use begins from now on (cup_heap_enter
  * says no). Hide: once the uses that are under way are over, takes the chunks' addresses out of the span
  * map, because the driver may give them to another context before the call has returned; false: not yet.
  * Trust: the context lives on, and so does the heap, as it was; when several calls were in doubt, after the
- * last one. All three under the registry's lock.
+ * last one. These three under the registry's lock.
  */
+void cup_heap_settle(cup_heap_t *heap);
 void cup_heap_doubt(cup_heap_t *heap);
 bool cup_heap_try_hide(cup_heap_t *heap);
 void cup_heap_trust(cup_heap_t *heap);

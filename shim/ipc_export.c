@@ -320,7 +320,7 @@ static void publish(entry_t *entry, cup_order_t *order)
     entry = find_id_locked(id);
     if (entry && !entry->is_freed) {
         entry->is_freed = true;
-        entry->stamp = order ? cup_order_stamp(order, false) : 0;
+        entry->stamp = order ? cup_order_stamp(order) : 0;
         drop_if_done_locked(entry);
     }
     cup_lock_release(&g_lock);
@@ -345,7 +345,7 @@ static CUresult export_new(const cup_block_info_t *block, int device, cup_order_
         cup_log(CUP_LOG_ERROR,
                 "no IPC handle for a pooled block of %llu bytes: its memory can't be exported (%d)",
                 (unsigned long long)block->size_bytes, (int)result);
-        cup_pool_unmark(block->pool, block->base, CUP_MARK_LENT, order ? cup_order_stamp(order, false) : 0);
+        cup_pool_unmark(block->pool, block->base, CUP_MARK_LENT, order ? cup_order_stamp(order) : 0);
         return result;
     }
     CUP_STAT_ADD(ipc_exports, 1);

@@ -614,7 +614,7 @@ void cup_ipc_reap(void)
 static void close_off(opened_t *opened)
 {
     if (opened->order && cup_order_of(opened->block.ctx) == opened->order) {
-        opened->stamp = cup_order_stamp(opened->order, false);
+        opened->stamp = cup_order_stamp(opened->order);
         return;
     }
     opened->order = NULL;

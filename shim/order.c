@@ -51,9 +51,10 @@
 #define SLOT_GAP  1000000 /* numbers that submitters which still hold the order that had the slot may close */
 
 _Atomic(cup_order_t *) cup_orders[CUP_ORDERS_MAX];
-_Atomic int cup_order_slots;   /* ever used */
-static _Atomic int g_followed; /* live orders that follow submissions */
-static _Atomic uint64_t g_generation = 1;
+_Atomic int cup_order_slots;              /* ever used */
+static _Atomic int g_followed;            /* live orders that follow submissions */
+static _Atomic uint64_t g_generation = 1; /* never 0 */
+static _Atomic int g_endings;             /* calls under way that may end contexts */
 
 static _Thread_local struct {
     uint64_t generation;
@@ -67,7 +68,7 @@ static int find_slot_locked(cup_point_t *out_point)
     for (int i = 0; i < CUP_ORDERS_MAX; i++) {
         cup_order_t *order = atomic_load(&cup_orders[i]);
 
-        if (order && !atomic_load(&order->has_ended))
+        if (order && atomic_load(&order->life) != CUP_ORDER_ENDED)
             continue;
         *out_point = order ? atomic_load(&order->open) + SLOT_GAP : 0;
         return i;
@@ -121,10 +122,50 @@ cup_order_t *cup_order_create(CUcontext ctx, cup_order_mode_t mode)
     return NULL;
 }
 
+void cup_order_begin_endings(void)
+{
+    atomic_fetch_add(&g_endings, 1);
+    atomic_fetch_add(&g_generation, 1);
+}
+
+void cup_order_finish_endings(void)
+{
+    atomic_fetch_sub(&g_endings, 1);
+    atomic_fetch_add(&g_generation, 1);
+}
+
+bool cup_order_is_steady(void)
+{
+    return atomic_load(&g_endings) == 0;
+}
+
+void cup_order_ending(cup_order_t *order)
+{
+    cup_order_life_t live = CUP_ORDER_LIVE;
+
+    if (cup_order_follows(order))
+        cup_order_settle(order);
+    cup_capture_context_ending(order->ctx);
+    atomic_compare_exchange_strong(&order->life, &live, CUP_ORDER_ENDING);
+    atomic_fetch_add(&g_generation, 1);
+}
+
+/* What was submitted meanwhile was not followed. */
+void cup_order_go_on(cup_order_t *order)
+{
+    cup_order_life_t ending = CUP_ORDER_ENDING;
+
+    atomic_store(&order->busy.is_several, true);
+    atomic_compare_exchange_strong(&order->life, &ending, CUP_ORDER_LIVE);
+    cup_capture_context_ended(order->ctx, false);
+    atomic_fetch_add(&g_generation, 1);
+}
+
 void cup_order_end(cup_order_t *order)
 {
-    if (atomic_exchange(&order->has_ended, true))
+    if (atomic_exchange(&order->life, CUP_ORDER_ENDED) == CUP_ORDER_ENDED)
         return;
+    cup_capture_context_ended(order->ctx, true);
     atomic_fetch_add(&g_generation, 1);
     if (cup_order_follows(order))
         atomic_fetch_sub(&g_followed, 1);
@@ -138,7 +179,7 @@ cup_order_t *cup_order_of(CUcontext ctx)
     for (int i = 0; i < slots; i++) {
         cup_order_t *order = atomic_load_explicit(&cup_orders[i], memory_order_acquire);
 
-        if (order->ctx == ctx && !atomic_load_explicit(&order->has_ended, memory_order_acquire))
+        if (order->ctx == ctx && cup_order_is_live(order))
             return order;
     }
     return NULL;
@@ -179,59 +220,71 @@ cup_stream_t *cup_order_legacy(cup_order_t *order)
     return order->legacy;
 }
 
-/* ---- free ---- */
-
-static void mark(cup_order_t *order)
+bool cup_order_holds(cup_addr_t addr)
 {
-    if (atomic_load(&order->dirty) != 1)
-        atomic_store_explicit(&order->dirty, 1, memory_order_release);
+    int slots = atomic_load_explicit(&cup_order_slots, memory_order_acquire);
+
+    for (int i = 0; addr != 0 && i < slots; i++) {
+        cup_order_t *order = atomic_load_explicit(&cup_orders[i], memory_order_acquire);
+
+        if (cup_order_is_live(order) && atomic_load(&order->byte) == addr)
+            return true;
+    }
+    return false;
 }
 
-cup_point_t cup_order_stamp(cup_order_t *order, bool is_marked)
+/* ---- free ---- */
+
+cup_point_t cup_order_stamp(cup_order_t *order)
 {
     cup_point_t stamp = atomic_load_explicit(&order->open, memory_order_acquire);
 
-    if (is_marked)
-        mark(order);
-    else
-        atomic_store_explicit(&order->is_awaited, true, memory_order_release);
+    atomic_store_explicit(&order->is_awaited, true, memory_order_release);
     return stamp;
 }
 
-bool cup_order_can_close(cup_order_t *order)
+static bool is_closable(cup_order_t *order)
 {
-    bool is_closable = true;
+    bool is_closable;
 
-    if (!cup_capture_is_active())
-        return true;
-    cup_capture_sweep();
     cup_lock_acquire(&order->lock);
-    if (order->captures > 0)
-        is_closable = cup_order_is_busy_known(order);
+    is_closable = order->captures == 0 || cup_order_is_busy_known(order);
     cup_lock_release(&order->lock);
     return is_closable;
 }
 
-bool cup_order_promise(cup_order_t *order, cup_point_t stamp)
+/* Captures that are over, and nobody has said so, are asked for only where they would matter. */
+static bool can_close(cup_order_t *order)
 {
-    cup_point_t promised = atomic_load(&order->promised);
+    if (!cup_capture_is_active() || is_closable(order))
+        return true;
+    cup_capture_sweep();
+    return is_closable(order);
+}
 
-    if (!cup_order_can_close(order)) {
+/* Beside a capture, where nobody knows who is busy: the host waits, as the native free had. */
+static bool close_at_once(cup_order_t *order)
+{
+    CUresult result;
+
+    cup_lock_acquire(&order->lock);
+    result = cup_point_close_locked(order, NULL, false, true);
+    cup_lock_release(&order->lock);
+    return result == CUDA_SUCCESS;
+}
+
+bool cup_order_stamp_ordered(cup_order_t *order, cup_point_t *out_stamp)
+{
+    *out_stamp = atomic_load_explicit(&order->open, memory_order_acquire);
+    if (!can_close(order)) {
+        if (close_at_once(order))
+            return true;
         atomic_store(&order->is_awaited, true);
         return false;
     }
-    while (promised < stamp && !atomic_compare_exchange_weak(&order->promised, &promised, stamp))
-        ;
-    mark(order); /* a point that was closed before the promise is loose */
+    if (atomic_load_explicit(&order->dirty, memory_order_relaxed) != 1)
+        atomic_store_explicit(&order->dirty, 1, memory_order_release);
     return true;
-}
-
-/* sync, beside a capture. Where not even a byte can be had, nothing is waited for. */
-static CUresult wait_beside_capture(cup_order_t *order)
-{
-    CUresult result = cup_point_wait_natively(order);
-
-    return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : result;
 }
 
 CUresult cup_order_freed(cup_order_t *order, uint64_t size_bytes, bool is_due)
@@ -246,7 +299,7 @@ CUresult cup_order_freed(cup_order_t *order, uint64_t size_bytes, bool is_due)
     if (!is_captured && (is_due || order->freed_count >= FREES_MAX || order->freed_bytes >= BYTES_MAX))
         result = cup_point_close_locked(order, NULL, false, false);
     cup_lock_release(&order->lock);
-    return is_captured && order->mode == CUP_ORDER_SYNC ? wait_beside_capture(order) : result;
+    return is_captured && order->mode == CUP_ORDER_SYNC ? cup_point_wait_natively(order) : result;
 }
 
 /* ---- overlap ---- */
@@ -291,20 +344,14 @@ void cup_order_capture_begins(void)
     for (int i = 0; i < slots; i++) {
         cup_order_t *order = atomic_load(&cup_orders[i]);
 
-        if (cup_order_follows(order) && !atomic_load(&order->has_ended))
+        if (cup_order_follows(order) && cup_order_is_live(order)) {
             close_patiently(order);
+            cup_order_seal_host(order->legacy); /* which a capture of a blocking stream implies */
+        }
         cup_lock_acquire(&order->lock);
         order->captures++;
         cup_lock_release(&order->lock);
     }
-}
-
-static bool is_busy(cup_order_t *order, cup_stream_t *stream)
-{
-    for (int i = 0; i < CUP_STREAM_SET_MAX; i++)
-        if (atomic_load(&order->busy.member[i]) == stream)
-            return !cup_idle_is(stream);
-    return false;
 }
 
 void cup_order_before_join(cup_stream_t *stream, cup_thread_t *self)
@@ -314,8 +361,10 @@ void cup_order_before_join(cup_stream_t *stream, cup_thread_t *self)
 
     if (!order || !cup_order_follows(order))
         return;
+    if (atomic_load(&stream->is_host_open))
+        cup_order_seal_host(stream);
     cup_lock_acquire(&order->lock);
-    if (order->captures > 0 && is_busy(order, stream))
+    if (order->captures > 0 && cup_order_is_busy(order, stream) && !cup_idle_is(stream))
         result = cup_point_close_locked(order, self, true, false);
     cup_lock_release(&order->lock);
     if (result != CUDA_SUCCESS)

@@ -25,7 +25,21 @@ typedef enum { CUP_ORDER_EXACT, CUP_ORDER_OVERLAP, CUP_ORDER_DEFERRED, CUP_ORDER
 /* The context must be current (events are made there). NULL: no host memory, or CUP_ORDERS_MAX live ones. */
 cup_order_t *cup_order_create(CUcontext ctx, cup_order_mode_t mode);
 
-/* The context has ended, or is about to. The struct stays. */
+/*
+ * Around each call that may end contexts, with a pool or not: while it runs, and after it, the handles of their streams may
+ * come back as others'.
+ */
+void cup_order_begin_endings(void);
+void cup_order_finish_endings(void);
+
+/*
+ * The context may be about to end: waits on the host for what its frees had waited for; from then on nobody names its
+ * handles. Then either it has ended, or it goes on.
+ */
+void cup_order_ending(cup_order_t *order);
+void cup_order_go_on(cup_order_t *order);
+
+/* The context has ended. The struct stays. */
 void cup_order_end(cup_order_t *order);
 
 /*
@@ -35,8 +49,11 @@ void cup_order_end(cup_order_t *order);
 cup_order_t *cup_order_of(CUcontext ctx);
 cup_order_t *cup_order_current(void);
 
-/* Counts up whenever an order comes or goes. */
+/* Counts up whenever an order comes or goes, or streams may have. */
 uint64_t cup_order_generation(void);
+
+/* Whether what is found out about a stream's handle stays true until the generation changes. */
+bool cup_order_is_steady(void);
 
 /* Whether any context follows its submissions: one load. */
 bool cup_order_is_followed(void);
@@ -44,13 +61,23 @@ bool cup_order_is_followed(void);
 int cup_order_slot(const cup_order_t *order);
 cup_stream_t *cup_order_legacy(cup_order_t *order);
 
+/* Whether the driver gave us this address for the order's own use. */
+bool cup_order_holds(cup_addr_t addr);
+
 /* ---- free ---- */
 
 /*
- * The stamp for a block that is freed now. Before the block becomes free for others. With is_marked it is ordered at once:
- * later submissions run after it. Else it must wait until it is complete. Never fails, takes no lock.
+ * The stamp for a block that is freed now, before it becomes free for others: it must wait until that number is complete.
+ * Never fails, takes no lock.
  */
-cup_point_t cup_order_stamp(cup_order_t *order, bool is_marked);
+cup_point_t cup_order_stamp(cup_order_t *order);
+
+/*
+ * Likewise, and true: the block may be handed out at once, because later submissions run after the free. No driver call, no
+ * lock; but beside a capture, where it is not known which streams are busy, it waits on the host, as the driver's own
+ * free. False: the driver has refused that; the block must wait.
+ */
+bool cup_order_stamp_ordered(cup_order_t *order, cup_point_t *out_stamp);
 
 /*
  * A block of size_bytes was freed without a mark: closes the point once enough was, or at once if is_due.
@@ -58,18 +85,6 @@ cup_point_t cup_order_stamp(cup_order_t *order, bool is_marked);
  * Errors: the driver's code.
  */
 CUresult cup_order_freed(cup_order_t *order, uint64_t size_bytes, bool is_due);
-
-/*
- * Whether a free could be ordered now. Not while a capture is in progress and it is not known which streams are busy: such
- * a block must wait until it is complete.
- */
-bool cup_order_can_close(cup_order_t *order);
-
-/*
- * After the mark, before the block becomes free for others: true, and later submissions will run after the free with this
- * stamp. False: as above; it must wait until the stamp is complete.
- */
-bool cup_order_promise(cup_order_t *order, cup_point_t stamp);
 
 /*
  * Waits on the host for what asynchronous copies, host functions and graphs that were submitted before do to host memory:
@@ -104,9 +119,10 @@ void cup_order_distrust_all(void);
 int cup_order_look_at_busy(cup_order_t *order, const cup_thread_t *self, struct cup_idle *out_idle);
 
 /*
- * While a capture is in progress: an event behind the work on a stream on which others can't record later: this thread's
- * own, which only it can name, or one that is about to be captured.
+ * An event behind the work on a stream on which others can't record later: this thread's own, which only it can name, or
+ * one that is about to be captured. Needed while a capture is in progress, and where the driver records on no context.
  */
+bool cup_order_needs_tail(const cup_stream_t *stream);
 void cup_order_note_tail(cup_stream_t *stream, const cup_thread_t *self);
 
 /* An operation that touches host memory was submitted to the stream. */
@@ -120,6 +136,7 @@ void cup_order_seal_host(cup_stream_t *stream);
  * notice, or that submit who knows where. False: there was nothing to wait for.
  */
 bool cup_order_settle_all(void);
+bool cup_order_settle(cup_order_t *order);
 
 /* A stream's handle is about to be destroyed; a thread with a per-thread stream has ended. */
 void cup_order_stream_ends(cup_stream_t *stream);

@@ -43,29 +43,15 @@ static bool is_hosted(cup_order_t *order, cup_stream_t *stream)
     return true;
 }
 
-void cup_order_note_host(cup_stream_t *stream)
-{
-    cup_order_t *order = atomic_load_explicit(&stream->order, memory_order_acquire);
-
-    if (!order)
-        return;
-    if (can_stay_open(stream))
-        atomic_store(&stream->is_host_open, true);
-    else if (record_host(order, stream) != CUDA_SUCCESS)
-        atomic_fetch_add(&order->orphans_made, 1);
-    atomic_fetch_add(&stream->host_made, 1);
-    if (!is_hosted(order, stream))
-        atomic_fetch_add(&order->orphans_made, 1);
-    atomic_fetch_add(&order->host_made, 1);
-}
-
 /*
  * The flag first: an operation that is submitted meanwhile opens the stream again, and that must stay. Who asks holds the
- * lock, and never meets the stream between the two.
+ * lock, and never meets the stream between the two. self: this thread, if the stream may be its own.
  */
-static void seal_host_locked(cup_order_t *order, cup_stream_t *stream)
+static void seal_host_locked(cup_order_t *order, const cup_thread_t *self, cup_stream_t *stream)
 {
-    if (atomic_exchange(&stream->is_host_open, false) && record_host(order, stream) != CUDA_SUCCESS)
+    if (!atomic_exchange(&stream->is_host_open, false))
+        return;
+    if (!cup_point_can_record_on(order, self, stream) || record_host(order, stream) != CUDA_SUCCESS)
         atomic_fetch_add(&order->orphans_made, 1);
 }
 
@@ -76,8 +62,23 @@ void cup_order_seal_host(cup_stream_t *stream)
     if (!order)
         return;
     cup_lock_acquire(&order->lock);
-    seal_host_locked(order, stream);
+    seal_host_locked(order, cup_stream_self, stream);
     cup_lock_release(&order->lock);
+}
+
+void cup_order_note_host(cup_stream_t *stream)
+{
+    cup_order_t *order = atomic_load_explicit(&stream->order, memory_order_acquire);
+
+    if (!order)
+        return;
+    atomic_store(&stream->is_host_open, true);
+    if (!can_stay_open(stream)) /* looked at behind the flag: a capture that begins seals it, or this does */
+        cup_order_seal_host(stream);
+    atomic_fetch_add(&stream->host_made, 1);
+    if (!is_hosted(order, stream))
+        atomic_fetch_add(&order->orphans_made, 1);
+    atomic_fetch_add(&order->host_made, 1);
 }
 
 /* The stream's event goes to the order: the stream gets another one when it needs it. */
@@ -97,7 +98,7 @@ static bool adopt(cup_order_t *order, CUevent event)
 void cup_order_orphan_locked(cup_order_t *order, cup_stream_t *stream)
 {
     if (atomic_load(&stream->host_made) != atomic_load(&stream->host_paid) && !cup_idle_is(stream)) {
-        seal_host_locked(order, stream);
+        seal_host_locked(order, NULL, stream);
         if (!adopt(order, atomic_load(&stream->host_event)))
             atomic_fetch_add(&order->orphans_made, 1);
         atomic_store(&stream->host_event, NULL);
@@ -125,7 +126,10 @@ static CUresult ask_stream(cup_order_t *order, const cup_stream_t *stream)
                                              : cup_point_in_context(order->ctx, ask_now, &ask);
 }
 
-/* Asks first: mostly the copies are over. NOT_READY: they are not, and the event behind them is in *out_event. */
+/*
+ * Asks first: mostly the copies are over. NOT_READY: they are not, and the event behind them is in *out_event. Not a stream
+ * that captures, or that a capture implies: the question would end that.
+ */
 static CUresult ask_host(cup_order_t *order, cup_stream_t *stream, CUevent *out_event)
 {
     CUresult result = CUDA_ERROR_NOT_READY;
@@ -133,10 +137,10 @@ static CUresult ask_host(cup_order_t *order, cup_stream_t *stream, CUevent *out_
     cup_lock_acquire(&order->lock);
     if (cup_idle_is(stream))
         result = CUDA_SUCCESS;
-    else if (atomic_load(&stream->is_host_open))
+    else if (atomic_load(&stream->is_host_open) && cup_point_can_record_on(order, NULL, stream))
         result = ask_stream(order, stream);
     if (result == CUDA_ERROR_NOT_READY)
-        seal_host_locked(order, stream);
+        seal_host_locked(order, NULL, stream);
     *out_event = atomic_load(&stream->host_event);
     cup_lock_release(&order->lock);
     return result;
@@ -186,8 +190,7 @@ static CUresult pay_everything(cup_order_t *order)
     CUresult result;
 
     cup_lock_acquire(&order->lock);
-    result = order->captures > 0 ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
-                                 : cup_point_close_locked(order, NULL, false, false);
+    result = cup_point_close_locked(order, NULL, false, true);
     newest = atomic_load(&order->point);
     cup_lock_release(&order->lock);
     return result == CUDA_SUCCESS ? cup_order_wait(order, newest) : result;

@@ -32,6 +32,9 @@ typedef struct cup_orphan {
     _Atomic(CUevent) event;
 } cup_orphan_t;
 
+/* A context that a call is ending: what its frees had waited for is complete, and its handles are not named any more. */
+typedef enum { CUP_ORDER_LIVE, CUP_ORDER_ENDING, CUP_ORDER_ENDED } cup_order_life_t;
+
 struct cup_order {
     cup_order_t *before; /* that had the slot: reachable, for leak checkers and debuggers */
     CUcontext ctx;
@@ -40,14 +43,13 @@ struct cup_order {
     bool has_record;    /* the driver can record on a context */
     bool is_distrusted; /* somebody submits work that we don't see; the lock's */
     cup_stream_t *legacy;
-    _Atomic bool has_ended;
-    _Atomic int dirty;            /* 0; 1: a free has marked; 2: a close is under way */
-    _Atomic cup_point_t open;     /* the number that the next close will have */
-    _Atomic cup_point_t point;    /* the newest that is closed */
-    _Atomic cup_point_t due;      /* exact: the newest that submissions must have passed, closed for a mark */
-    _Atomic cup_point_t need;     /* overlap: likewise, but only what was handed out early */
-    _Atomic cup_point_t promised; /* exact: the newest stamp of a block that was handed out as ordered */
-    _Atomic cup_point_t settled;  /* of these, what the host saw complete for a call that nobody knows */
+    _Atomic cup_order_life_t life;
+    _Atomic int dirty;           /* 0; 1: a free has marked; 2: a close is under way */
+    _Atomic cup_point_t open;    /* the number that the next close will have */
+    _Atomic cup_point_t point;   /* the newest that is closed */
+    _Atomic cup_point_t due;     /* exact: the newest that submissions must have passed, closed for a mark */
+    _Atomic cup_point_t need;    /* overlap: likewise, but only what was handed out early */
+    _Atomic cup_point_t settled; /* of these, what the host saw complete for a call that nobody knows */
     cup_stream_set_t busy;
     _Atomic(cup_stream_t *)
         hosted; /* streams that had operations that touch host memory: a list that only grows */
@@ -69,7 +71,8 @@ struct cup_order {
         spare[2]; /* where a point is recorded that must not touch what is in the ring, or in `must` */
     cup_stream_t *joiner; /* of ours: how several streams become one point without a context record */
     CUevent join_event;
-    unsigned unaudited; /* points on one stream since the last audit began */
+    _Atomic CUdeviceptr byte; /* the driver's own, to be freed where nothing but such a free waits; 0: none */
+    unsigned unaudited;       /* points on one stream since the last audit began */
     struct {
         cup_point_t number; /* of the point that was recorded on the context as well; 0: no audit is open */
         CUevent event;
@@ -102,19 +105,22 @@ static inline bool cup_order_follows(const cup_order_t *order)
     return order->mode == CUP_ORDER_EXACT || order->mode == CUP_ORDER_OVERLAP;
 }
 
+static inline bool cup_order_is_live(cup_order_t *order)
+{
+    return atomic_load_explicit(&order->life, memory_order_acquire) == CUP_ORDER_LIVE;
+}
+
+static inline bool cup_order_is_busy(cup_order_t *order, const cup_stream_t *stream)
+{
+    for (int i = 0; i < CUP_STREAM_SET_MAX; i++)
+        if (atomic_load(&order->busy.member[i]) == stream)
+            return true;
+    return false;
+}
+
 static inline bool cup_order_has_passed(const cup_order_t *order, cup_stream_t *stream, cup_point_t point)
 {
     return atomic_load_explicit(&stream->passed[order->slot], memory_order_acquire) >= point;
-}
-
-/*
- * exact: a block that was handed out as ordered needs a point that is not closed yet. Else whoever has marked has put its
- * block aside, or has yet to promise, and marks again then (cup_order_promise). A point that such a mark asks for is loose:
- * it may come late, and cover what a kernel waits for that would have to pass it.
- */
-static inline bool cup_order_is_relied_on(cup_order_t *order)
-{
-    return order->mode != CUP_ORDER_EXACT || atomic_load(&order->promised) > atomic_load(&order->due);
 }
 
 /* Which streams are busy is known, and each can be recorded on by whoever comes next. */
@@ -138,11 +144,13 @@ static inline bool cup_point_has_tail(cup_stream_t *stream)
 
 /* Runs the call with the context current, whichever the program has. */
 CUresult cup_point_in_context(CUcontext ctx, CUresult (*call)(void *), void *arg);
-CUresult cup_point_synchronize(cup_order_t *order);
+
+/* On the host, for all that was submitted to the context; beside a capture as natively. */
+CUresult cup_point_wait_all(cup_order_t *order);
 
 /*
  * As the driver's own free, which waits for what was submitted to the context before it, and leaves captures alone
- * (docs/captures.md). OUT_OF_MEMORY: not a byte could be had, and nothing was waited for.
+ * (docs/captures.md).
  */
 CUresult cup_point_wait_natively(cup_order_t *order);
 
@@ -180,7 +188,7 @@ cup_point_entry_t *cup_point_newest_locked(cup_order_t *order);
 CUresult cup_point_poll_locked(cup_order_t *order);
 
 /*
- * Steps a to d. self: the thread that submits, or NULL. A point that no mark asks for is loose, if the caller says so. On
+ * Steps a to d. self: the thread that submits, or NULL. is_loose: loose, if no mark that somebody relies on asks for it. On
  * an error the point stays open, under the next number.
  */
 CUresult cup_point_close_locked(cup_order_t *order, const cup_thread_t *self, bool is_loose, bool may_wait);

@@ -74,10 +74,12 @@ static bool copy_busy(cup_order_t *order, cup_work_t *out_work)
     return !out_work->is_several && !atomic_load(&order->busy.is_several);
 }
 
-static CUresult wait_for_busy(cup_stream_t *stream)
+static CUresult wait_for_busy(cup_order_t *order, cup_stream_t *stream)
 {
-    return cup_point_has_tail(stream) ? cup_drv.cuEventSynchronize(atomic_load(&stream->tail))
-                                      : cup_drv.cuStreamSynchronize(stream->handle);
+    if (cup_point_has_tail(stream))
+        return cup_drv.cuEventSynchronize(atomic_load(&stream->tail));
+    return cup_point_can_record_on(order, NULL, stream) ? cup_drv.cuStreamSynchronize(stream->handle)
+                                                        : CUP_POINT_NOT_NOW;
 }
 
 /*
@@ -93,10 +95,9 @@ static void wait_on_host(cup_order_t *order)
     CUP_STAT_ADD(waits, 1);
     cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
     for (int i = 0; i < work.count; i++)
-        is_known &= wait_for_busy(work.stream[i]) == CUDA_SUCCESS;
-    is_known = is_known || (cup_capture_is_active() && cup_point_wait_natively(order) == CUDA_SUCCESS);
+        is_known &= wait_for_busy(order, work.stream[i]) == CUDA_SUCCESS;
     if (!is_known) /* it may refuse: then so does the program's own call, or nothing helps */
-        cup_point_synchronize(order);
+        cup_point_wait_all(order);
     cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
     cup_order_wait(order, atomic_load(&order->point));
 }
@@ -131,13 +132,13 @@ static void leave_own_tail(cup_order_t *order, cup_thread_t *self)
 
 /*
  * A capture keeps context records off, and another thread is in a call on a stream of its own: it will be over soon. If
- * not, the host waits, as the native free had. One thread alone does not get here (cup_order_can_close).
+ * not, the host waits, as the native free had. One thread alone does not get here (cup_order_promise).
  */
 static void close_marked(cup_order_t *order, cup_thread_t *self)
 {
     CUresult result = CUP_POINT_NOT_NOW;
 
-    for (int tries = 0; result == CUP_POINT_NOT_NOW && tries <= CLOSE_TRIES; tries++) {
+    for (int tries = 0; result == CUP_POINT_NOT_NOW; tries++) {
         if (tries > 0) {
             leave_own_tail(order, self);
             cup_order_rest(self);
@@ -145,9 +146,8 @@ static void close_marked(cup_order_t *order, cup_thread_t *self)
         result = CUDA_SUCCESS;
         cup_lock_acquire(&order->lock);
         if (atomic_load(&order->dirty) != 0)
-            result = cup_point_close_locked(order, self, false, tries == CLOSE_TRIES);
-        if (result == CUP_POINT_NOT_NOW && !cup_order_is_relied_on(order))
-            result = CUDA_SUCCESS; /* whoever marked has put its block aside */
+            result = cup_point_close_locked(order, self, false,
+                                            tries == CLOSE_TRIES || !cup_order_is_busy_known(order));
         cup_lock_release(&order->lock);
     }
     if (result != CUDA_SUCCESS)
@@ -176,13 +176,13 @@ void cup_order_pass_all(cup_stream_t *stream, cup_thread_t *self)
     for (int i = 0; i < slots; i++) {
         cup_order_t *order = atomic_load_explicit(&cup_orders[i], memory_order_acquire);
 
-        if (!atomic_load_explicit(&order->has_ended, memory_order_acquire))
+        if (cup_order_is_live(order))
             pass(order, stream, self);
     }
 }
 
 /* What submissions must pass is complete when this returns true; false: it was before, or the driver does not tell. */
-static bool settle_order(cup_order_t *order)
+bool cup_order_settle(cup_order_t *order)
 {
     cup_point_t due;
 
@@ -203,8 +203,8 @@ bool cup_order_settle_all(void)
     for (int i = 0; i < slots; i++) {
         cup_order_t *order = atomic_load_explicit(&cup_orders[i], memory_order_acquire);
 
-        if (cup_order_follows(order) && !atomic_load_explicit(&order->has_ended, memory_order_acquire))
-            has_waited |= settle_order(order);
+        if (cup_order_follows(order) && cup_order_is_live(order))
+            has_waited |= cup_order_settle(order);
     }
     return has_waited;
 }
@@ -219,7 +219,7 @@ void cup_order_note_managed(void)
 void cup_order_pay_managed(cup_order_t *order)
 {
     if (atomic_load_explicit(&g_has_managed, memory_order_relaxed))
-        settle_order(order);
+        cup_order_settle(order);
 }
 
 /* ---- who is busy ---- */
@@ -244,6 +244,13 @@ int cup_order_look_at_busy(cup_order_t *order, const cup_thread_t *self, cup_idl
             out_idle[count++] = cup_idle_look(stream, self);
     }
     return count;
+}
+
+bool cup_order_needs_tail(const cup_stream_t *stream)
+{
+    const cup_order_t *order = atomic_load_explicit(&stream->order, memory_order_acquire);
+
+    return cup_capture_is_active() || (order && !order->has_record);
 }
 
 /* Not while another thread is in a call on it: the event might come before that one's work. */
@@ -286,7 +293,7 @@ static void note_all_busy_but(const cup_order_t *own)
     for (int i = 0; i < slots; i++) {
         cup_order_t *order = atomic_load_explicit(&cup_orders[i], memory_order_acquire);
 
-        if (order != own)
+        if (order != own && cup_order_is_live(order))
             make_unknown(order);
     }
 }
@@ -351,7 +358,7 @@ void cup_order_stream_ends(cup_stream_t *stream)
 {
     cup_order_t *order = atomic_load(&stream->order);
 
-    if (order)
+    if (order && cup_order_is_live(order))
         leave(order, stream);
     for (int i = 0; i < CUP_ORDERS_MAX; i++)
         atomic_store(&stream->passed[i], 0);

@@ -4,8 +4,7 @@
  * covers everything (0.2 us on the host, nothing on the GPU). Else cuCtxRecordEvent, which covers all streams of the
  * context, whatever their kind (driver 12.5 and newer). It invalidates captures in progress (measured), so while one is,
  * and on older drivers, a stream of ours waits for the newest point and for an event on each busy stream. A context
- * starts with "several busy"; where that meets a capture, frees are not marked (cup_order_can_close) and their
- * blocks wait until they are complete. A stream that is destroyed meanwhile leaves its work to ours, which is busy then.
+ * starts with "several busy"; where that meets a capture, a free waits on the host. A stream that is destroyed meanwhile leaves its work to ours, which is busy then.
  *
  * Audit. An event on one stream covers everything only if we see everything. Now and then the context is recorded as
  * well: when the stream's event is complete and the context's, made right behind it, is not, over two polls, somebody has
@@ -44,18 +43,19 @@ static CUresult synchronize(void *arg)
     return cup_drv.cuCtxSynchronize();
 }
 
-CUresult cup_point_synchronize(cup_order_t *order)
-{
-    return cup_point_in_context(order->ctx, synchronize, NULL);
-}
-
+/* One more is kept for the next time: on a full device there may be none then. */
 static CUresult free_as_natively(void *arg)
 {
-    CUdeviceptr block;
-    CUresult result = cup_drv.cuMemAlloc_v2(&block, 1);
+    cup_order_t *order = arg;
+    CUdeviceptr byte = atomic_exchange(&order->byte, 0), none = 0;
+    CUresult result = byte ? CUDA_SUCCESS : cup_drv.cuMemAlloc_v2(&byte, 1);
 
-    (void)arg;
-    return result == CUDA_SUCCESS ? cup_drv.cuMemFree_v2(block) : result;
+    if (result == CUDA_SUCCESS)
+        result = cup_drv.cuMemFree_v2(byte);
+    if (cup_drv.cuMemAlloc_v2(&byte, 1) == CUDA_SUCCESS &&
+        !atomic_compare_exchange_strong(&order->byte, &none, byte))
+        cup_drv.cuMemFree_v2(byte);
+    return result;
 }
 
 CUresult cup_point_wait_natively(cup_order_t *order)
@@ -65,9 +65,27 @@ CUresult cup_point_wait_natively(cup_order_t *order)
 
     CUP_STAT_ADD(waits, 1);
     cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
-    result = cup_point_in_context(order->ctx, free_as_natively, NULL);
+    result = cup_point_in_context(order->ctx, free_as_natively, order);
     cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
     return result;
+}
+
+static bool is_of_capture(CUresult result)
+{
+    return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+           result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+}
+
+/* A capture may be out of our sight. */
+CUresult cup_point_wait_all(cup_order_t *order)
+{
+    CUresult result;
+
+    if (cup_capture_is_active())
+        return cup_point_wait_natively(order);
+    CUP_STAT_ADD(waits, 1);
+    result = cup_point_in_context(order->ctx, synchronize, NULL);
+    return is_of_capture(result) ? cup_point_wait_natively(order) : result;
 }
 
 static CUresult create_event(void *arg)
@@ -78,6 +96,14 @@ static CUresult create_event(void *arg)
 CUresult cup_point_need_event(cup_order_t *order, CUevent *event)
 {
     return *event ? CUDA_SUCCESS : cup_point_in_context(order->ctx, create_event, event);
+}
+
+static void keep_a_byte(cup_order_t *order)
+{
+    CUdeviceptr byte;
+
+    if (cup_drv.cuMemAlloc_v2(&byte, 1) == CUDA_SUCCESS)
+        atomic_store(&order->byte, byte);
 }
 
 /* What is needed to close a point without a record on the context. Without it frees wait in limbo meanwhile. */
@@ -94,6 +120,7 @@ static CUresult create_joiner(void *arg)
     order->joiner = cup_stream_create(handle, CUP_STREAM_HANDLE, order);
     if (!order->joiner)
         cup_drv.cuStreamDestroy_v2(handle);
+    keep_a_byte(order);
     return CUDA_SUCCESS;
 }
 
@@ -234,21 +261,29 @@ static CUresult record_own(cup_order_t *order, cup_point_entry_t *point, cup_str
     return CUDA_SUCCESS;
 }
 
+/* Beside a capture not on a stream with a tail: it may be about to capture. */
+static bool can_record_own(const cup_order_t *order, const cup_thread_t *self, cup_stream_t *stream)
+{
+    return (order->captures == 0 || !cup_point_has_tail(stream)) &&
+           cup_point_can_record_on(order, self, stream);
+}
+
 static bool can_record_each(const cup_order_t *order, const cup_thread_t *self, const cup_work_t *work)
 {
     if (work->is_several || !order->joiner)
         return false;
     for (int i = 0; i < work->count; i++)
-        if (!cup_point_can_record_on(order, self, work->stream[i]) && !cup_point_has_tail(work->stream[i]))
+        if (!cup_point_has_tail(work->stream[i]) && !cup_point_can_record_on(order, self, work->stream[i]))
             return false;
     return true;
 }
 
+/* A stream with a tail may be about to capture: its owner asks nobody. */
 static CUresult join_stream(cup_order_t *order, const cup_thread_t *self, cup_stream_t *stream)
 {
     CUresult result;
 
-    if (!cup_point_can_record_on(order, self, stream))
+    if (cup_point_has_tail(stream))
         return cup_drv.cuStreamWaitEvent(order->joiner->handle, atomic_load(&stream->tail), 0);
     result = cup_point_record_on(order, order->join_event, stream);
     return result == CUDA_SUCCESS ? cup_drv.cuStreamWaitEvent(order->joiner->handle, order->join_event, 0)
@@ -259,9 +294,9 @@ CUresult cup_point_take_over_locked(cup_order_t *order, cup_stream_t *stream)
 {
     CUresult result = CUP_POINT_NOT_NOW;
 
-    if (cup_idle_is(stream))
+    if (cup_idle_is(stream) || !cup_order_is_busy(order, stream))
         return CUDA_SUCCESS;
-    if (cup_point_can_record_on(order, NULL, stream) || cup_point_has_tail(stream))
+    if (cup_point_has_tail(stream) || cup_point_can_record_on(order, NULL, stream))
         result = join_stream(order, NULL, stream);
     if (result == CUDA_SUCCESS)
         cup_order_note_busy(order->joiner);
@@ -291,8 +326,7 @@ static CUresult settle_now(cup_point_entry_t *point, CUresult waited)
 
 CUresult cup_point_record_nothing(cup_order_t *order, cup_point_entry_t *point)
 {
-    CUP_STAT_ADD(waits, 1);
-    return settle_now(point, cup_point_synchronize(order));
+    return settle_now(point, cup_point_wait_all(order));
 }
 
 CUresult cup_point_record_locked(cup_order_t *order, const cup_thread_t *self, const cup_work_t *work,
@@ -306,15 +340,15 @@ CUresult cup_point_record_locked(cup_order_t *order, const cup_thread_t *self, c
     point->owner = NULL;
     point->is_settled = false;
     if (work->count == 1 && !work->is_several && cup_order_has_passed(order, work->stream[0], newest) &&
-        cup_point_can_record_on(order, self, work->stream[0]))
+        can_record_own(order, self, work->stream[0]))
         return record_own(order, point, work->stream[0], number);
     if (order->has_record && order->captures == 0)
         return cup_drv.cuCtxRecordEvent(order->ctx, point->event);
+    if (!order->has_record)
+        cup_point_need_joiner_locked(order);
     if (can_record_each(order, self, work))
         return record_each(order, self, point, work);
-    if (order->captures == 0)
-        return cup_point_record_nothing(order, point);
-    return may_wait ? settle_now(point, cup_point_wait_natively(order)) : CUP_POINT_NOT_NOW;
+    return may_wait || order->captures == 0 ? cup_point_record_nothing(order, point) : CUP_POINT_NOT_NOW;
 }
 
 /* Step b: what the point must cover, and of that what may be submitted after it is recorded. */

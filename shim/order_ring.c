@@ -191,7 +191,7 @@ CUresult cup_point_close_locked(cup_order_t *order, const cup_thread_t *self, bo
     CUresult result = CUDA_SUCCESS;
     int closing = 2;
 
-    is_loose = (atomic_exchange(&order->dirty, 2) == 0 && is_loose) || !cup_order_is_relied_on(order);
+    is_loose = atomic_exchange(&order->dirty, 2) == 0 && is_loose;
     lower(&order->is_awaited);
     lower(&order->is_open_loose);
     atomic_store(&order->open, number + 1);

@@ -16,6 +16,7 @@
 #include "allocator/lock.h"
 #include "shim/drv.h"
 #include "shim/green.h"
+#include "shim/order.h"
 #include "shim/peer.h"
 #include "shim/pinning.h"
 #include <stdatomic.h>
@@ -211,6 +212,21 @@ static bool hide_locked(const cup_ending_t *ending)
     return is_hidden;
 }
 
+/* Without the lock: it waits for the GPU. */
+static void settle_meant(const cup_ending_t *ending)
+{
+    cup_heap_t *heap[HEAPS_MAX];
+    size_t count = 0;
+
+    cup_lock_acquire(&g_lock);
+    for (size_t i = 0; i < g_count; i++)
+        if (is_meant(ending, g_heap[i]))
+            heap[count++] = g_heap[i];
+    cup_lock_release(&g_lock);
+    for (size_t i = 0; i < count; i++)
+        cup_heap_settle(heap[i]);
+}
+
 /*
  * A user may be waiting for the GPU, in a call of the driver's. A context's end waits for that as well; the
  * release of one reference among several does not, so it is not kept for long. What is left then: a chunk
@@ -220,6 +236,8 @@ void cup_registry_begin_end(cup_ending_t *ending)
 {
     bool is_hidden = false;
 
+    cup_order_begin_endings();
+    settle_meant(ending);
     cup_lock_acquire(&g_lock);
     atomic_fetch_add(&g_endings, 1);
     ending->next = g_ending;
@@ -270,6 +288,7 @@ void cup_registry_finish_end(cup_ending_t *ending, bool has_ended)
     atomic_fetch_add(&g_decided, 1);
     atomic_fetch_sub(&g_endings, 1);
     cup_lock_release(&g_lock);
+    cup_order_finish_endings();
     part_from_ended(has_ended ? ending->ctx : NULL);
 }
 

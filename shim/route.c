@@ -7,6 +7,7 @@
 #include "shim/capture.h"
 #include "shim/drv.h"
 #include "shim/gate.h"
+#include "shim/order.h"
 #include "shim/registry.h"
 #include "shim/stat.h"
 #include "shim/submit.h"
@@ -65,14 +66,21 @@ static CUresult check_caller(const cup_heap_t *heap)
     return result == CUDA_ERROR_CONTEXT_IS_DESTROYED ? result : CUDA_SUCCESS;
 }
 
-/* False: addr is not in any chunk of ours, or its context has ended: the driver answers. */
+/*
+ * False: addr is not in any chunk of ours, or its context has ended: the driver answers. But it may have the address again
+ * for something that is ours alone, and would free that.
+ */
 static bool free_pooled(cup_addr_t addr, CUresult *out_result)
 {
     cup_heap_t *heap;
+    bool is_hidden;
 
     if (!cup_gate_enter(false))
         return false;
     heap = cup_registry_acquire_owner(addr);
+    is_hidden = !heap && cup_order_holds(addr);
+    if (is_hidden)
+        *out_result = CUDA_ERROR_INVALID_VALUE;
     if (heap) {
         *out_result = check_caller(heap);
         if (*out_result == CUDA_SUCCESS)
@@ -80,7 +88,7 @@ static bool free_pooled(cup_addr_t addr, CUresult *out_result)
         cup_heap_leave(heap);
     }
     cup_gate_leave();
-    return heap != NULL;
+    return heap || is_hidden;
 }
 
 CUresult cup_route_cuMemFree_v2(CUdeviceptr dptr)
@@ -185,12 +193,17 @@ END(cuStreamEndCapture)
 END(cuStreamEndCapture_ptsz)
 #undef END
 
-#define DESTROY(symbol)                          \
-    CUresult cup_route_##symbol(CUstream stream) \
-    {                                            \
-        cup_capture_destroyed(stream);           \
-        cup_submit_destroyed(stream);            \
-        return cup_drv.symbol(stream);           \
+#define DESTROY(symbol)                                            \
+    CUresult cup_route_##symbol(CUstream stream)                   \
+    {                                                              \
+        bool is_capturing = cup_capture_destroying(stream);        \
+        CUresult result;                                           \
+                                                                   \
+        cup_submit_destroyed(stream);                              \
+        result = cup_drv.symbol(stream);                           \
+        if (is_capturing)                                          \
+            cup_capture_destroyed(stream, result == CUDA_SUCCESS); \
+        return result;                                             \
     }
 DESTROY(cuStreamDestroy)
 DESTROY(cuStreamDestroy_v2)

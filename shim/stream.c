@@ -161,7 +161,7 @@ static bool resolve(cup_stream_t *stream, CUstream handle, uint64_t generation)
     for (int i = 0; i < CUP_ORDERS_MAX; i++)
         atomic_store_explicit(&stream->passed[i], 0, memory_order_relaxed);
     move_to(stream, cup_order_of(ctx));
-    atomic_store_explicit(&stream->generation, generation, memory_order_release);
+    atomic_store_explicit(&stream->generation, cup_order_is_steady() ? generation : 0, memory_order_release);
     return true;
 }
 

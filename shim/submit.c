@@ -117,7 +117,8 @@ static void note_host(const cup_call_t *call)
  */
 static void note_tail(const cup_call_t *call)
 {
-    if (call->stream->kind != CUP_STREAM_THREADS_OWN || !cup_capture_is_active() || !cup_gate_enter(false))
+    if (call->stream->kind != CUP_STREAM_THREADS_OWN || !cup_order_needs_tail(call->stream) ||
+        !cup_gate_enter(false))
         return;
     cup_order_note_tail(call->stream, call->thread);
     cup_gate_leave();

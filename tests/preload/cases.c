@@ -250,6 +250,17 @@ static void captures(void)
 }
 
 /* A capture that ends by the death of its stream, or badly, must not keep the clock stopped. */
+static void end_context_that_captures(void)
+{
+    CUcontext context;
+
+    REQUIRE(cuCtxCreate(&context, NULL, 0, 0) == CUDA_SUCCESS);
+    REQUIRE(cuMemFree(client_alloc(4096)) == CUDA_SUCCESS);
+    REQUIRE(cuStreamBeginCapture(client_stream(CU_STREAM_NON_BLOCKING), CU_STREAM_CAPTURE_MODE_RELAXED) ==
+            CUDA_SUCCESS);
+    REQUIRE(cuCtxDestroy(context) == CUDA_SUCCESS);
+}
+
 static void captures_abandoned(void)
 {
     CUstream capturing = client_stream(CU_STREAM_NON_BLOCKING);
@@ -266,6 +277,10 @@ static void captures_abandoned(void)
     REQUIRE(cuStreamBeginCapture(capturing, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
     REQUIRE(cuCtxSynchronize() != CUDA_SUCCESS); /* invalidates it */
     REQUIRE(cuStreamEndCapture(capturing, &graph) != CUDA_SUCCESS);
+    points = softcuda_calls("cuCtxRecordEvent");
+    churn(40, 4096);
+    REQUIRE(softcuda_calls("cuCtxRecordEvent") > points);
+    end_context_that_captures();
     points = softcuda_calls("cuCtxRecordEvent");
     churn(40, 4096);
     REQUIRE(softcuda_calls("cuCtxRecordEvent") > points);

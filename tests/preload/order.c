@@ -210,7 +210,7 @@ static void capture_joined(void)
     CUstream next = client_stream(CU_STREAM_NON_BLOCKING);
     CUdeviceptr kept = client_alloc(4096), block = client_alloc(BYTES);
     CUgraph graph = NULL;
-    uint64_t before;
+    uint64_t before, waits;
     CUevent fork;
 
     REQUIRE(cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS);
@@ -222,8 +222,9 @@ static void capture_joined(void)
     REQUIRE(cuEventRecord(fork, capturing) == CUDA_SUCCESS);
     REQUIRE(cuStreamWaitEvent(joined, fork, 0) == CUDA_SUCCESS);
     client_fill(joined, kept, 4096, 3);
+    waits = softcuda_calls("cuMemFree_v2");
     hand_over(block, next);
-    REQUIRE(context_records() == before);
+    REQUIRE(context_records() == before && softcuda_calls("cuMemFree_v2") == waits);
     REQUIRE(cuEventRecord(fork, joined) == CUDA_SUCCESS);
     REQUIRE(cuStreamWaitEvent(capturing, fork, 0) == CUDA_SUCCESS);
     REQUIRE(cuStreamEndCapture(capturing, &graph) == CUDA_SUCCESS && graph);

@@ -284,6 +284,12 @@ static const char *const g_kind_counts[] = {
     X(cuIpcCloseMemHandle, WAITS, WAITS, 1)                                 \
     X(cuCtxEnablePeerAccess, WAITS, WAITS, 1)                               \
     X(cuCtxDisablePeerAccess, WAITS, WAITS, 1)                              \
+    X(cuCtxDetach, WAITS, WAITS, 1)                                         \
+    X(cuDevicePrimaryCtxRelease, WAITS, WAITS, 1)                           \
+    X(cuDevicePrimaryCtxRelease_v2, WAITS, WAITS, 1)                        \
+    X(cuDevicePrimaryCtxReset, WAITS, WAITS, 1)                             \
+    X(cuDevicePrimaryCtxReset_v2, WAITS, WAITS, 1)                          \
+    X(cuGreenCtxDestroy, WAITS, WAITS, 1)                                   \
     X(cuStreamBeginCapture, "points ", "points ", 1)                        \
     X(cuStreamBeginCapture_ptsz, "points ", "points ", 1)                   \
     X(cuStreamBeginCapture_v2, "points ", "points ", 1)                     \

@@ -175,7 +175,7 @@ void storm_free_memory(worker_t *w, CUdeviceptr base)
 
     CU(cuMemFree(base));
     unrelax(w, mode);
-    w->freed += !w->phase || !w->phase->has_captures; /* beside captures no order is promised */
+    w->freed++;
     if (g_storm.is_kept)
         storm_settle_slots(w);
 }

@@ -16,7 +16,7 @@
 #include "shim/drv.h"
 #include "shim/gate.h"
 #include "shim/idle.h"
-#include "shim/order.h"
+#include "shim/order_inner.h"
 #include "tests/support/rng.h"
 #include "tests/support/unit.h"
 #include <string.h>
@@ -58,11 +58,16 @@ static struct {
     int event_context[EVENTS_MAX];
     int events;
     int current; /* context */
-    bool is_relaxed, has_record;
+    bool is_relaxed;
+    bool is_old;            /* no record on contexts */
+    bool is_dead[CONTEXTS]; /* no call may name it */
     CUresult fail_record;
-    bool is_full;
+    bool is_full; /* no memory is left */
+    bool must_refuse_free;
     uint64_t waits, own_records, context_records, synchronizes, native_frees;
     void (*meanwhile)(void); /* done once, inside the next record, wait or synchronisation */
+    void (*asked)(void);     /* done once, when this stream has been asked whether it captures */
+    CUstream asked_of;
 } gpu;
 
 static struct {
@@ -106,7 +111,7 @@ static inline line_t *line_of(CUstream stream)
     if (stream >= JOINER)
         return &gpu.line[gpu.joiner[stream > JOINER]];
     line = gpu.now[number / HANDLES][number % HANDLES];
-    CHECK(line != GONE);
+    CHECK(line != GONE && !gpu.is_dead[number / HANDLES]);
     return &gpu.line[line];
 }
 
@@ -158,6 +163,7 @@ static inline CUresult fake_push(CUcontext ctx)
 {
     g_pushed[g_depth++] = gpu.current;
     gpu.current = (int)(uintptr_t)ctx - 1;
+    CHECK(!gpu.is_dead[gpu.current]);
     return CUDA_SUCCESS;
 }
 
@@ -214,7 +220,7 @@ static inline CUresult fake_record_context(CUcontext ctx, CUevent event)
 
     if (result != CUDA_SUCCESS)
         return result;
-    CHECK(!is_any_capturing(context));
+    CHECK(!is_any_capturing(context) && !gpu.is_old && !gpu.is_dead[context]);
     memset(&gpu.event[index_of(event)], 0, sizeof(clocks_t));
     for (int i = 0; i < gpu.lines; i++)
         if (gpu.line[i].context == context)
@@ -230,6 +236,7 @@ static inline CUresult fake_wait(CUstream stream, CUevent event, unsigned flags)
 
     meanwhile();
     CHECK(!line->is_capturing && !is_implicit(line));
+    CHECK(!gpu.is_dead[gpu.event_context[index_of(event)]]);
     if (model.is_tight && stream < JOINER)
         for (int i = 0; i < gpu.lines; i++)
             CHECK_MSG(gpu.event[index_of(event)].seen[i] <= model.last.seen[i] ||
@@ -318,6 +325,8 @@ static inline CUresult fake_native_alloc(CUdeviceptr *block, size_t bytes)
 static inline CUresult fake_native_free(CUdeviceptr block)
 {
     CHECK(gpu.is_relaxed && block == 0x7000000);
+    if (gpu.must_refuse_free)
+        return CUDA_ERROR_UNKNOWN;
     gpu.native_frees++;
     for (int i = 0; i < gpu.lines; i++)
         if (gpu.line[i].context == gpu.current)
@@ -335,8 +344,15 @@ static inline CUresult fake_is_capturing(CUstream stream, CUstreamCaptureStatus 
 {
     const line_t *line = line_of(stream);
 
+    bool is_implied = is_implicit(line);
+    void (*asked)(void) = stream == gpu.asked_of ? gpu.asked : NULL;
+
     *status = line->is_capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
-    return is_implicit(line) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
+    if (asked) {
+        gpu.asked = NULL;
+        asked();
+    }
+    return is_implied ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
 }
 
 static inline CUresult fake_exchange(CUstreamCaptureMode *mode)
@@ -406,6 +422,13 @@ static inline void start(cup_order_mode_t mode, int contexts)
         CHECK(g_order[c] != NULL);
     }
     gpu.current = 0;
+}
+
+static inline void become_old(int contexts)
+{
+    gpu.is_old = true;
+    for (int c = 0; c < contexts; c++)
+        g_order[c]->has_record = false;
 }
 
 static inline void stop(int contexts)
@@ -529,8 +552,11 @@ static inline void note_free(int context, bool is_marked, cup_point_t stamp)
 static inline void free_block(int context)
 {
     bool is_overlap = model.mode == CUP_ORDER_OVERLAP;
-    cup_point_t stamp = cup_order_stamp(g_order[context], !is_overlap);
-    bool is_marked = !is_overlap && cup_order_promise(g_order[context], stamp);
+    cup_point_t stamp;
+    bool is_marked = !is_overlap && cup_order_stamp_ordered(g_order[context], &stamp);
+
+    if (is_overlap)
+        stamp = cup_order_stamp(g_order[context]);
 
     note_free(context, is_marked, stamp);
     if (is_overlap) {
@@ -554,10 +580,14 @@ static inline void hand_out(int context)
 
 static inline void destroy(int context, int index)
 {
-    cup_capture_destroyed(handle_of(context, index));
+    bool is_capturing = cup_capture_destroying(handle_of(context, index));
+
     cup_submit_destroyed(handle_of(context, index));
+    meanwhile();
     gpu.line[gpu.now[context][index]].is_capturing = false;
     gpu.now[context][index] = GONE;
+    if (is_capturing)
+        cup_capture_destroyed(handle_of(context, index), true);
 }
 
 /* The handle comes back as another stream, which is ordered behind nothing. */

@@ -15,6 +15,7 @@
 typedef struct script {
     int contexts;
     bool has_captures, has_recreated, has_programmatic, has_failures, has_doubts, has_host, has_hand_outs;
+    bool is_old; /* the driver records on no context */
 } script_t;
 
 static void end_captures(void)
@@ -88,7 +89,7 @@ static void step(cup_rng_t *rng, const script_t *script, int focus)
 }
 
 static struct {
-    uint64_t own_records, context_records, waits;
+    uint64_t own_records, context_records, waits, synchronizes, native_frees;
 } g_seen;
 
 static void run(uint64_t seed, cup_order_mode_t mode, const script_t *script)
@@ -96,6 +97,8 @@ static void run(uint64_t seed, cup_order_mode_t mode, const script_t *script)
     cup_rng_t rng = {.state = seed};
 
     start(mode, script->contexts);
+    if (script->is_old)
+        become_old(script->contexts);
     for (int i = 0; i < 3000 && model.frees < FREES_MAX - 1; i++)
         step(&rng, script, i / 200);
     end_captures();
@@ -110,6 +113,8 @@ static void run(uint64_t seed, cup_order_mode_t mode, const script_t *script)
     g_seen.own_records += gpu.own_records;
     g_seen.context_records += gpu.context_records;
     g_seen.waits += gpu.waits;
+    g_seen.synchronizes += gpu.synchronizes;
+    g_seen.native_frees += gpu.native_frees;
     stop(script->contexts);
 }
 
@@ -120,7 +125,11 @@ static void run_all(cup_order_mode_t mode, const script_t *script)
     memset(&g_seen, 0, sizeof(g_seen));
     for (uint64_t i = 0; i < SEEDS; i++)
         run(seed + i, mode, script);
-    CHECK(g_seen.own_records > 0 && g_seen.context_records > 0 && g_seen.waits > 0);
+    CHECK(g_seen.own_records > 0 && g_seen.waits > 0 && (g_seen.context_records > 0) == !script->is_old);
+    if (!script->is_old && !script->has_doubts && !script->has_failures)
+        CHECK_EQ(g_seen.synchronizes + g_seen.native_frees, 0);
+    if (script->is_old && !script->has_recreated) /* a context starts with several busy */
+        CHECK(g_seen.synchronizes + g_seen.native_frees <= SEEDS);
 }
 
 #define LAW(name, mode, ...)                   \
@@ -138,6 +147,11 @@ LAW(captures, CUP_ORDER_EXACT, .contexts = 1, .has_captures = true, .has_recreat
 LAW(failing_records, CUP_ORDER_EXACT, .contexts = 1, .has_failures = true)
 LAW(doubts, CUP_ORDER_EXACT, .contexts = 1, .has_captures = true, .has_recreated = true, .has_doubts = true)
 LAW(host, CUP_ORDER_EXACT, .contexts = 1, .has_recreated = true, .has_host = true)
+LAW(host_beside_captures, CUP_ORDER_EXACT, .contexts = 1, .has_recreated = true, .has_host = true,
+    .has_captures = true)
+LAW(older_driver, CUP_ORDER_EXACT, .contexts = 1, .is_old = true)
+LAW(older_driver_with_everything, CUP_ORDER_EXACT, .contexts = 2, .is_old = true, .has_captures = true,
+    .has_recreated = true, .has_host = true, .has_programmatic = true)
 LAW(overlap, CUP_ORDER_OVERLAP, .contexts = 1, .has_recreated = true, .has_hand_outs = true)
 LAW(two_contexts, CUP_ORDER_EXACT, .contexts = 2, .has_captures = true, .has_recreated = true,
     .has_programmatic = true)

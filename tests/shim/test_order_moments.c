@@ -462,21 +462,6 @@ TEST(moments, next_owner_beside_a_free)
     cup_heap_end(heap);
 }
 
-/* Between the mark of a free and its promise another thread closes a point, which nobody has to pass. */
-TEST(moments, promise_after_a_close)
-{
-    cup_point_t stamp;
-
-    start_idle();
-    launch(0, 2);
-    stamp = cup_order_stamp(g_order[0], true);
-    other_does(launch_there, 3);
-    CHECK(cup_order_promise(g_order[0], stamp));
-    note_free(0, true, stamp);
-    launch(0, 1);
-    finish_idle();
-}
-
 /* A call that nobody can see submit: another thread closes a point before it does. */
 TEST(moments, unknown_call_beside_a_close)
 {
@@ -502,8 +487,8 @@ TEST(moments, distrust_beside_a_capture)
     launch(0, 0);
     capture(0, 4);
     launch(0, 0);
-    CHECK(!cup_order_can_close(g_order[0]));
     free_block(0);
+    CHECK_EQ(gpu.native_frees, 1);
     launch(0, 2);
     capture(0, 4);
     launch(0, 0);
@@ -552,8 +537,7 @@ TEST(moments, free_takes_no_lock)
         records = gpu.context_records;
         own_records = gpu.own_records;
         waits = gpu.waits;
-        stamp = cup_order_stamp(g_order[0], true);
-        CHECK(cup_order_promise(g_order[0], stamp));
+        CHECK(cup_order_stamp_ordered(g_order[0], &stamp));
         cup_order_pay_managed(g_order[0]);
         CHECK_EQ(cup_order_pay_host(g_order[0]), CUDA_SUCCESS);
         CHECK_EQ(g_locks, locks);
@@ -604,6 +588,7 @@ TEST(moments, busy_stream_that_goes_on_to_capture)
     other_does(end_call, THEIRS);
     free_block(0);
     launch(0, 2);
+    CHECK_EQ(gpu.native_frees, 0);
     capture(0, 3);
     capture(0, 4);
     launch(0, 0);
@@ -630,7 +615,6 @@ TEST(moments, stream_destroyed_beside_a_capture_and_a_call)
     launch(0, 2);
     free_block(0);
     launch(0, 0);
-    CHECK(cup_order_can_close(g_order[0]));
     CHECK_EQ(gpu.synchronizes + gpu.native_frees, 0);
     CHECK_EQ(gpu.context_records, before);
     capture(0, 4);
@@ -654,6 +638,225 @@ TEST(moments, capturing_stream_destroyed_beside_a_capture)
     capture(0, 4);
     launch(0, 1);
     finish_idle();
+}
+
+static void launch_on_another(void)
+{
+    other_does(launch_there, 1);
+}
+
+/* Until the driver's call has returned a stream that is destroyed captures. */
+TEST(moments, capturing_stream_goes)
+{
+    start_idle();
+    capture(0, 3);
+    launch(0, 2);
+    free_block(0);
+    gpu.meanwhile = launch_on_another;
+    recreate(0, 3);
+    CHECK(!gpu.meanwhile);
+    capture(0, 3); /* of the stream that has the handle now */
+    launch(0, 0);
+    CHECK_EQ(gpu.native_frees, 0);
+    capture(0, 3);
+    launch(0, 2);
+    finish_idle();
+}
+
+static void begin_really(void)
+{
+    line_at(0, 3)->is_capturing = true;
+}
+
+/* A stream that is busy captures once it has been asked whether it does. */
+TEST(moments, stream_captures_when_it_was_asked)
+{
+    start_idle();
+    capture(0, 4);
+    other_does(begin_call, THEIRS);
+    launch(0, 3);
+    cup_capture_begin(handle_of(0, 3));
+    cup_submit_before_join(CUP_ON(handle_of(0, 3)));
+    other_does(end_call, THEIRS);
+    free_block(0);
+    gpu.asked = begin_really;
+    gpu.asked_of = handle_of(0, 3);
+    launch(0, 2);
+    begin_really();
+    cup_capture_began(handle_of(0, 3), true);
+    launch(0, 0);
+    capture(0, 3);
+    capture(0, 4);
+    launch(0, 1);
+    finish_idle();
+}
+
+/* With nothing in flight it leaves nothing, and nobody is waited for. */
+TEST(moments, idle_capturing_stream_goes)
+{
+    start_idle();
+    capture(0, 4);
+    capture(0, 3);
+    recreate(0, 3);
+    launch(0, 2);
+    free_block(0);
+    launch(0, 0);
+    CHECK_EQ(gpu.native_frees, 0);
+    capture(0, 4);
+    launch(0, 1);
+    finish_idle();
+}
+
+/* A device that is full has the byte that was kept. */
+TEST(moments, full_device_beside_a_capture)
+{
+    start_idle();
+    capture(0, 4);
+    gpu.is_full = true;
+    launch(0, 2);
+    call_unknown(0);
+    free_block(0);
+    launch(0, 0);
+    CHECK_EQ(gpu.native_frees, 1);
+    CHECK_EQ(gpu.synchronizes, 0);
+    capture(0, 4);
+    launch(0, 1);
+    finish_idle();
+}
+
+/* Not even that free works: the streams are waited for, but none that captures. */
+TEST(moments, refused_wait_beside_a_capture)
+{
+    start_idle();
+    capture(0, 4);
+    other_does(begin_call, 3);
+    capture(0, 3);
+    other_does(end_call, 3);
+    launch(0, 2);
+    free_block(0);
+    gpu.must_refuse_free = true;
+    model.is_tight = false; /* a point that could not be recorded is the host's */
+    launch(0, 0);
+    gpu.must_refuse_free = false;
+    capture(0, 3);
+    capture(0, 4);
+    launch(0, 1);
+    finish_idle();
+}
+
+static bool is_finished_on(int index)
+{
+    int line = gpu.now[0][index];
+
+    return gpu.finished[line] == gpu.submitted[line];
+}
+
+/* The copy is waited for, and nothing else is; no stream is asked that captures, or that a capture implies. */
+static void copy_and_capture(int index, int capturing)
+{
+    start_idle();
+    submit(0, index, CUP_SUBMIT_HOST);
+    capture(0, capturing);
+    launch(0, 2);
+    free_block(0);
+    CHECK(!is_finished_on(2) && gpu.native_frees == 0);
+    capture(0, capturing);
+    launch(0, 2);
+    finish_idle();
+}
+
+TEST(moments, copy_before_its_stream_captures)
+{
+    copy_and_capture(3, 3);
+}
+
+TEST(moments, legacy_copy_before_a_blocking_stream_captures)
+{
+    copy_and_capture(LEGACY, 1);
+}
+
+/* The copy's call returns when the capture has begun. */
+TEST(moments, legacy_copy_across_the_begin_of_a_capture)
+{
+    start_idle();
+    other.rule = CUP_SUBMIT_HOST;
+    other_does(begin_call, LEGACY);
+    operate(line_at(0, LEGACY));
+    capture(0, 1);
+    other_does(end_call, LEGACY);
+    other.rule = CUP_SUBMIT_PLAIN;
+    free_block(0);
+    CHECK(line_at(0, 1)->is_capturing);
+    capture(0, 1);
+    launch(0, 2);
+    finish_idle();
+}
+
+/* A driver that records on no context: of another thread's own stream nothing can be told but by its tail. */
+TEST(moments, older_driver_with_two_threads)
+{
+    start_idle();
+    become_old(1);
+    other_does(launch_there, THEIRS);
+    launch(0, 2);
+    free_block(0);
+    launch(0, 0);
+    other_does(launch_there, THEIRS);
+    free_block(0);
+    launch(0, 2);
+    CHECK_EQ(gpu.synchronizes, 0);
+    finish_idle();
+}
+
+static void start_two_idle(void)
+{
+    start(CUP_ORDER_EXACT, 2);
+    launch(1, 2);
+    free_block(1);
+    launch(0, 0);
+    launch(1, 2);
+    free_block(1); /* marked */
+}
+
+/* What has ended is not named by those that come to capture, or to a call that nobody knows. */
+TEST(moments, ended_context_is_not_named)
+{
+    start_two_idle();
+    cup_order_end(g_order[1]);
+    gpu.is_dead[1] = true;
+    memset(&model.required[1], 0, sizeof(model.required[1])); /* its memory is gone */
+    capture(0, 4);
+    call_unknown(0);
+    launch(0, 2);
+    free_block(0);
+    recreate(0, 3);
+    capture(0, 4);
+    launch(0, 1);
+    stop(1);
+}
+
+/* While a call ends a context: what its frees had waited for is complete, and others' submissions leave it alone. */
+TEST(moments, ending_context_is_not_named)
+{
+    uint64_t generation;
+
+    start_two_idle();
+    cup_order_begin_endings();
+    cup_order_ending(g_order[1]);
+    gpu.is_dead[1] = true;
+    launch(0, 3);
+    free_block(0);
+    launch(0, 0);
+    generation = cup_order_generation();
+    gpu.is_dead[1] = false;
+    cup_order_go_on(g_order[1]); /* the driver has refused */
+    cup_order_finish_endings();
+    CHECK(cup_order_generation() != generation);
+    launch(1, 3);
+    free_block(1);
+    launch(0, 1);
+    launch(1, 0);
+    stop(2);
 }
 
 TEST(moments, dead_stream_is_not_named)
