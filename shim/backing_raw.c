@@ -54,6 +54,10 @@ cup_status_t cup_backing_raw_reserve(CUcontext ctx, uint64_t size_bytes, cup_add
 
 void cup_backing_raw_release(cup_addr_t base)
 {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
     CUP_STAT_ADD(driver_frees, 1);
+    cup_drv.cuThreadExchangeStreamCaptureMode(&mode); /* or a capture of the program's would end */
     cup_drv.cuMemFree_v2(base);
+    cup_drv.cuThreadExchangeStreamCaptureMode(&mode);
 }

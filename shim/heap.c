@@ -141,14 +141,24 @@ static const cup_provider_t g_vmm = {.range_reserve = reserve_range,
                                      .move = move,
                                      .may_move = may_move};
 
-/* Below the Multi-Process Service memory of handles is not proven. */
-static bool has_mps(int device)
+static bool has_attribute(int device, CUdevice_attribute attribute)
 {
     int value = 0;
 
     return cup_drv_has(CUP_DRV_cuDeviceGetAttribute) &&
-           cup_drv.cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, device) == CUDA_SUCCESS &&
-           value;
+           cup_drv.cuDeviceGetAttribute(&value, attribute, device) == CUDA_SUCCESS && value;
+}
+
+/* A kernel may write what the CPU reads without a call: the program's own heap (HMM, ATS). */
+static void note_pageable(int device)
+{
+    if (!has_attribute(device, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS))
+        return;
+    cup_log(CUP_LOG_INFO,
+            "device %d reaches pageable memory: each free waits for the GPU, as natively, unless "
+            "CUPOLA_FREE=overlap says that nothing relies on that",
+            device);
+    cup_order_note_managed();
 }
 
 /*
@@ -158,8 +168,8 @@ static bool has_mps(int device)
 static void choose_backing(cup_heap_t *heap, const cup_conf_t *conf, bool is_pinnable)
 {
     bool is_asked = conf->backing.word == CUP_BACKING_VMM;
-    bool is_wanted =
-        is_asked || (conf->backing.word == CUP_BACKING_AUTO && !is_pinnable && !has_mps(heap->device));
+    bool is_wanted = is_asked || (conf->backing.word == CUP_BACKING_AUTO && !is_pinnable &&
+                                  !has_attribute(heap->device, CU_DEVICE_ATTRIBUTE_MPS_ENABLED));
 
     /* Its memory does not tell when the context has ended: the id must. */
     heap->is_vmm =
@@ -236,6 +246,7 @@ cup_heap_t *cup_heap_create(CUcontext ctx, bool is_pinnable)
         goto free_pool;
     if (conf->zero.word == CUP_ZERO_ALLOC && cup_zero_init(&heap->zero, ctx) != CUDA_SUCCESS)
         goto end_order;
+    note_pageable(device);
     CUP_STAT_ADD(contexts, 1);
     return heap;
 

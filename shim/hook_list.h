@@ -32,6 +32,10 @@
       (dptr, handle, flags))                                                                                 \
     X(cuIpcCloseMemHandle, (CUdeviceptr dptr), (dptr))                                                       \
     X(cuMemPoolCreate, (CUmemoryPool *pool, const CUmemPoolProps *props), (pool, props))                     \
+    X(cuMemGetDefaultMemPool, (CUmemoryPool * pool, CUmemLocation * location, CUmemAllocationType type),     \
+      (pool, location, type))                                                                                \
+    X(cuMemGetMemPool, (CUmemoryPool * pool, CUmemLocation * location, CUmemAllocationType type),            \
+      (pool, location, type))                                                                                \
     /* the life of a context */                                                                              \
     X(cuCtxDestroy, (CUcontext ctx), (ctx))                                                                  \
     X(cuCtxDestroy_v2, (CUcontext ctx), (ctx))                                                               \

@@ -65,8 +65,8 @@
     K(cuMemAddressReserve) K(cuMemAdvise) K(cuMemAdvise_v2)    \
     K(cuMemAllocHost) K(cuMemAllocHost_v2) K(cuMemAllocPitch)    \
     K(cuMemCreate) K(cuMemFreeHost)                       \
-    K(cuMemGetAllocationGranularity) K(cuMemGetAllocationPropertiesFromHandle) K(cuMemGetDefaultMemPool)    \
-    K(cuMemGetMemPool) K(cuMemHostAlloc) K(cuMemHostGetDevicePointer)      \
+    K(cuMemGetAllocationGranularity) K(cuMemGetAllocationPropertiesFromHandle)    \
+    K(cuMemHostAlloc) K(cuMemHostGetDevicePointer)      \
     K(cuMemHostRegister) K(cuMemHostRegister_v2)       \
     K(cuMemImportFromShareableHandle)                 \
     K(cuMemPoolGetAccess) K(cuMemPoolGetAttribute) K(cuMemPoolImportFromShareableHandle)                    \

@@ -102,6 +102,20 @@ CUresult cup_route_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *pro
     return result;
 }
 
+/* What is allocated from it later is managed. */
+#define GET_POOL(symbol)                                                                               \
+    CUresult cup_route_##symbol(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type) \
+    {                                                                                                  \
+        CUresult result = cup_drv.symbol(pool, location, type);                                        \
+                                                                                                       \
+        if (result == CUDA_SUCCESS && type == CU_MEM_ALLOCATION_TYPE_MANAGED)                          \
+            cup_submit_note_managed();                                                                 \
+        return result;                                                                                 \
+    }
+GET_POOL(cuMemGetDefaultMemPool)
+GET_POOL(cuMemGetMemPool)
+#undef GET_POOL
+
 #define X(symbol, ...) \
     _Static_assert(__builtin_types_compatible_p(__typeof__(symbol), __typeof__(cup_route_##symbol)), #symbol);
 CUP_COLLECT_LIST(X)

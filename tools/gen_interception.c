@@ -157,6 +157,8 @@ static const char *in_words_far(const char *rule, const char *far)
       "a token maps the block of its exporter; a handle of the driver's is the driver's")                    \
     T(cuIpcCloseMemHandle, "translated", "the last close of a token's block unmaps it; else the driver's")   \
     T(cuMemPoolCreate, "observed", "a pool of managed memory: frees wait from then on")                      \
+    T(cuMemGetDefaultMemPool, "observed", "the same, of the default pools")                                  \
+    T(cuMemGetMemPool, "observed", "the same, of the current pools")                                         \
     T(cuCtxDestroy, "observed",                                                                              \
       "the context's pool ends with it; what the driver took along is not freed again")                      \
     T(cuCtxDetach, "observed", "the same, with the last use")                                                \

@@ -6,7 +6,8 @@
 #   none                         under a shim that keeps nothing
 # A cell "kept" must be kept; "-" is not promised and may be either, "todo" is promised and not built yet, "hung" hangs on
 # a GPU; "lost" must be lost in one of five runs, or the case could not fail. A case that hangs is lost. One line each: the
-# cell, and what the program saw. DEBTS_JOBS=N: so many at once; those that may hang go alone. Exit 77 without a driver.
+# cell, and what the program saw. DEBTS_JOBS=N: so many at once; those that may hang go alone. DEBTS_ONLY=CASE: that one.
+# Exit 77 without a driver.
 set -u
 debts=$1 expected=$2 column=$3 shim=${4-}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -57,7 +58,7 @@ judge() { # NAME CELL: prints
     [ -z "$verdict" ] || { echo "$out"; cat "$dir/$1.err"; }
 }
 
-rows=$(grep -v -e '^#' -e '^case ' -e '^$' "$expected" | awk -v at=$((field + 1)) '{ print $1, $at }')
+rows=$(grep -v -e '^#' -e '^case ' -e '^$' "$expected" | awk -v at=$((field + 1)) -v only="${DEBTS_ONLY-}" 'only == "" || $1 == only { print $1, $at }')
 [ $column = none ] && rows=$(grep -v ' -$' <<<"$rows")
 diff <("$debts") <(grep -v -e '^#' -e '^case ' -e '^$' "$expected" | awk '{ print $1 }') ||
     { echo "not the cases of $expected"; exit 1; }
