@@ -21,7 +21,7 @@
 #include "tests/support/unit.h"
 
 #if defined(__SANITIZE_THREAD__) /* these histories have one thread: other builds run them at length */
-enum { STEPS = 1000 };
+enum { STEPS = 4000 };
 #elif defined(__SANITIZE_ADDRESS__)
 enum { STEPS = 10000 };
 #else
