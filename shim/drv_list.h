@@ -32,13 +32,6 @@
     X(cuMemAddressReserve,                                                                            \
       (CUdeviceptr * ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags), \
       (ptr, size, alignment, addr, flags))                                                            \
-    X(cuMemCreate,                                                                                    \
-      (CUmemGenericAllocationHandle * handle, size_t size, const CUmemAllocationProp *prop,           \
-       unsigned long long flags),                                                                     \
-      (handle, size, prop, flags))                                                                    \
-    X(cuMemImportFromShareableHandle,                                                                 \
-      (CUmemGenericAllocationHandle * handle, void *shareable, CUmemAllocationHandleType type),       \
-      (handle, shareable, type))                                                                      \
     X(cuMemRelease, (CUmemGenericAllocationHandle handle), (handle))                                  \
     X(cuStreamCreate, (CUstream * stream, unsigned int flags), (stream, flags))                       \
     X(cuStreamGetCtx, (CUstream stream, CUcontext * ctx), (stream, ctx))                              \

@@ -51,7 +51,7 @@ struct cup_heap {
     struct cup_heap *next_ended;
     CUcontext ctx;
     int device;
-    uint64_t total_bytes, floor_bytes, cache_bytes, redzone_bytes;
+    uint64_t total_bytes, floor_bytes, cache_bytes, dedicated_bytes, redzone_bytes;
     uint64_t wait_us;                           /* longest wait of one allocation while memory is not short */
     unsigned slack_percent, move_slack_percent; /* of the live peak */
     cup_order_mode_t mode;                      /* CUPOLA_FREE */
@@ -194,7 +194,7 @@ static cup_status_t create_pool(cup_heap_t *heap, const cup_conf_t *conf, uint64
 {
     cup_provider_t provider = heap->is_vmm ? g_vmm : g_raw;
     cup_pool_conf_t pool_conf = {
-        .dedicated_bytes = cup_conf_bytes(&conf->dedicated.size, heap->device, total_bytes),
+        .dedicated_bytes = heap->dedicated_bytes,
         .redzone_bytes = heap->redzone_bytes,
         .range_bytes = heap->is_vmm ? RANGE_FACTOR * total_bytes : 0,
         .slack_percent = heap->move_slack_percent,
@@ -213,6 +213,7 @@ static void set_bounds(cup_heap_t *heap, const cup_conf_t *conf)
 
     heap->floor_bytes = cup_conf_bytes(&conf->floor.size, heap->device, heap->total_bytes);
     heap->cache_bytes = cup_conf_bytes(&conf->cache.size, heap->device, heap->total_bytes);
+    heap->dedicated_bytes = cup_conf_bytes(&conf->dedicated.size, heap->device, heap->total_bytes);
     heap->redzone_bytes = redzone_bytes(&conf->redzone.size, heap->device, heap->total_bytes);
     heap->wait_us = conf->wait_ms.hundredths * 10;
     heap->slack_percent = slack ? slack : SLACK_PERCENT;
@@ -643,23 +644,44 @@ static bool find_block(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_ad
     return is_usable(heap) && alloc_by_growing(heap, size_bytes, out_addr);
 }
 
+/* raw: more than CUPOLA_CACHE does not stay with a program that allocates no more, where it can go without a wait. */
+static void give_back_cached(cup_heap_t *heap)
+{
+    cup_pool_stat_t stat;
+
+    cup_pool_stat(heap->pool, &stat);
+    if (stat.cached_dedicated_bytes <= heap->cache_bytes)
+        return;
+    collect(heap);
+    if (cup_order_is_quiet(heap->order))
+        enforce_cache(heap, &stat);
+}
+
 /* Both forms: gives the block back, and sees to the rest of what the free means. */
 static CUresult free_ordered(cup_heap_t *heap, cup_addr_t addr)
 {
     cup_point_t stamp;
     bool is_ordered = cup_order_stamp_ordered(heap->order, &stamp);
+    uint64_t bytes;
+    CUresult result;
 
-    if ((is_ordered ? cup_pool_free_ordered : cup_pool_free)(heap->pool, addr, stamp, NULL) != CUP_OK)
+    if ((is_ordered ? cup_pool_free_ordered : cup_pool_free)(heap->pool, addr, stamp, &bytes) != CUP_OK)
         return CUDA_ERROR_INVALID_VALUE;
     cup_ipc_note_free(heap->pool, addr, stamp, is_ordered);
     cup_order_pay_managed(heap->order);
-    return cup_order_pay_host(heap->order);
+    result = cup_order_pay_host(heap->order);
+    if (result != CUDA_SUCCESS && !is_passing(result)) /* sticky, if the same call meets it twice */
+        result = cup_order_pay_host(heap->order);
+    if (!heap->is_vmm && bytes >= heap->dedicated_bytes)
+        give_back_cached(heap);
+    return result;
 }
 
-static CUresult free_to_limbo(cup_heap_t *heap, cup_addr_t addr)
+/* is_sync: returns when all is done that was submitted before. */
+static CUresult free_to_limbo(cup_heap_t *heap, cup_addr_t addr, bool is_sync)
 {
     cup_point_t stamp = cup_order_stamp(heap->order);
-    bool is_sync = heap->mode == CUP_ORDER_SYNC, is_due;
+    bool is_due;
     CUresult result;
     uint64_t bytes;
 
@@ -677,7 +699,8 @@ static CUresult free_to_limbo(cup_heap_t *heap, cup_addr_t addr)
 
 static CUresult free_block(cup_heap_t *heap, cup_addr_t addr)
 {
-    return heap->mode == CUP_ORDER_EXACT ? free_ordered(heap, addr) : free_to_limbo(heap, addr);
+    return heap->mode == CUP_ORDER_EXACT ? free_ordered(heap, addr)
+                                         : free_to_limbo(heap, addr, heap->mode == CUP_ORDER_SYNC);
 }
 
 /* A driver allocation that others may have pinned: only the driver can tell them that it ends. */
@@ -723,7 +746,7 @@ bool cup_heap_alloc(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr)
     return true;
 }
 
-CUresult cup_heap_free(cup_heap_t *heap, cup_addr_t addr)
+CUresult cup_heap_free(cup_heap_t *heap, cup_addr_t addr, bool is_async)
 {
     CUresult result = (CUresult)atomic_load_explicit(&heap->broken, memory_order_relaxed);
 
@@ -732,7 +755,7 @@ CUresult cup_heap_free(cup_heap_t *heap, cup_addr_t addr)
     if (atomic_load_explicit(&heap->has_pinned, memory_order_relaxed) &&
         cup_pool_surrender_held(heap->pool, addr) == CUP_OK)
         return free_pinned(addr);
-    result = free_block(heap, addr);
+    result = is_async ? free_to_limbo(heap, addr, false) : free_block(heap, addr);
     if (result == CUDA_ERROR_INVALID_VALUE) {
         CUP_STAT_ADD(bad_frees, 1);
         return result; /* measured: double, interior and unknown alike */
@@ -745,9 +768,11 @@ CUresult cup_heap_free(cup_heap_t *heap, cup_addr_t addr)
     return result;
 }
 
+/* Natively the frees had waited. */
 uint64_t cup_heap_trim(cup_heap_t *heap, uint64_t want_bytes)
 {
     collect(heap);
+    settle_points(heap);
     return is_usable(heap) ? cup_pool_trim(heap->pool, want_bytes) : 0;
 }
 

@@ -77,9 +77,11 @@ bool cup_heap_alloc_quick(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out
 /* A block by every means; the heap's context is current. False: let the driver answer. */
 bool cup_heap_alloc(cup_heap_t *heap, uint64_t size_bytes, cup_addr_t *out_addr);
 
-/* Frees the block at addr, which lies in a chunk of this heap. Returns what the driver would have answered.
+/*
+ * Frees the block at addr, which lies in a chunk of this heap. Returns what the driver would have answered. is_async: waits
+ * for nothing, and nothing is ordered behind it; the block waits until it is complete.
  */
-CUresult cup_heap_free(cup_heap_t *heap, cup_addr_t addr);
+CUresult cup_heap_free(cup_heap_t *heap, cup_addr_t addr, bool is_async);
 
 /* Completes what is complete and gives idle memory back until want_bytes went. Returns the bytes given back.
  */

@@ -31,7 +31,7 @@
     K(cuDeviceRegisterAsyncNotification) K(cuDeviceSetGraphMemAttribute) K(cuDeviceSetMemPool)              \
     K(cuDeviceTotalMem) K(cuDeviceTotalMem_v2) K(cuDeviceUnregisterAsyncNotification)                       \
     /* contexts; recorded and waited for as a whole, they already cover what was freed */                   \
-    K(cuCtxAttach) K(cuCtxCreate) K(cuCtxCreate_v2) K(cuCtxCreate_v3) K(cuCtxCreate_v4)      \
+    K(cuCtxAttach)      \
     K(cuCtxFromGreenCtx) K(cuCtxGetApiVersion)           \
     K(cuCtxGetCacheConfig) K(cuCtxGetCurrent) K(cuCtxGetDevResource) K(cuCtxGetDevice)                      \
     K(cuCtxGetDevice_v2) K(cuCtxGetExecAffinity) K(cuCtxGetFlags) K(cuCtxGetId) K(cuCtxGetLimit)            \
@@ -48,12 +48,12 @@
     K(cuKernelGetLibrary) K(cuKernelGetName) K(cuKernelGetParamInfo) K(cuKernelSetAttribute)                \
     K(cuKernelSetCacheConfig) K(cuLibraryEnumerateKernels) K(cuLibraryGetKernel)      \
     K(cuLibraryGetKernelCount) K(cuLibraryGetModule) K(cuLibraryGetUnifiedFunction)  \
-    K(cuLibraryLoadData) K(cuLibraryLoadFromFile) K(cuLinkAddData) K(cuLinkAddData_v2)   \
+    K(cuLinkAddData) K(cuLinkAddData_v2)   \
     K(cuLinkAddFile) K(cuLinkAddFile_v2) K(cuLinkComplete) K(cuLinkCreate) K(cuLinkCreate_v2)               \
     K(cuLinkDestroy) K(cuModuleEnumerateFunctions) K(cuModuleGetFunction) K(cuModuleGetFunctionCount)       \
     K(cuModuleGetGlobal) K(cuModuleGetLoadingMode) K(cuModuleGetSurfRef)            \
-    K(cuModuleGetTexRef) K(cuModuleLoad) K(cuModuleLoadData) K(cuModuleLoadDataEx)                          \
-    K(cuModuleLoadFatBinary) K(cuOccupancyAvailableDynamicSMemPerBlock)                   \
+    K(cuModuleGetTexRef)                          \
+    K(cuOccupancyAvailableDynamicSMemPerBlock)                   \
     K(cuOccupancyMaxActiveBlocksPerMultiprocessor) K(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)  \
     K(cuOccupancyMaxActiveClusters) K(cuOccupancyMaxPotentialBlockSize)                                     \
     K(cuOccupancyMaxPotentialBlockSizeWithFlags) K(cuOccupancyMaxPotentialClusterSize) K(cuParamSetSize)    \
@@ -64,11 +64,10 @@
     K(cuIpcGetEventHandle) K(cuIpcOpenEventHandle)             \
     K(cuMemAddressReserve) K(cuMemAdvise) K(cuMemAdvise_v2)    \
     K(cuMemAllocHost) K(cuMemAllocHost_v2) K(cuMemAllocPitch)    \
-    K(cuMemCreate) K(cuMemFreeHost)                       \
+    K(cuMemFreeHost)                       \
     K(cuMemGetAllocationGranularity) K(cuMemGetAllocationPropertiesFromHandle)    \
     K(cuMemHostAlloc) K(cuMemHostGetDevicePointer)      \
     K(cuMemHostRegister) K(cuMemHostRegister_v2)       \
-    K(cuMemImportFromShareableHandle)                 \
     K(cuMemPoolGetAccess) K(cuMemPoolGetAttribute) K(cuMemPoolImportFromShareableHandle)                    \
     K(cuMemPoolImportPointer) K(cuMemPoolSetAccess) K(cuMemPoolSetAttribute)             \
     K(cuMemRangeGetAttribute) K(cuMemRangeGetAttributes) K(cuMemRelease)     \
@@ -119,10 +118,10 @@
     K(cuGraphReleaseUserObject) K(cuGraphRemoveDependencies) K(cuGraphRemoveDependencies_v2)                \
     K(cuGraphRetainUserObject) K(cuUserObjectCreate) K(cuUserObjectRelease) K(cuUserObjectRetain)           \
     /* arrays, textures, surfaces, tensor maps */                                                           \
-    K(cuArray3DCreate) K(cuArray3DCreate_v2) K(cuArray3DGetDescriptor) K(cuArray3DGetDescriptor_v2)         \
-    K(cuArrayCreate) K(cuArrayCreate_v2) K(cuArrayGetDescriptor)                          \
+    K(cuArray3DCreate) K(cuArray3DGetDescriptor) K(cuArray3DGetDescriptor_v2)         \
+    K(cuArrayCreate) K(cuArrayGetDescriptor)                          \
     K(cuArrayGetDescriptor_v2) K(cuArrayGetMemoryRequirements) K(cuArrayGetPlane)                           \
-    K(cuArrayGetSparseProperties) K(cuMipmappedArrayCreate)                      \
+    K(cuArrayGetSparseProperties)                      \
     K(cuMipmappedArrayGetLevel) K(cuMipmappedArrayGetMemoryRequirements)                                    \
     K(cuMipmappedArrayGetSparseProperties) K(cuSurfObjectCreate)                     \
     K(cuSurfObjectGetResourceDesc) K(cuSurfRefGetArray) K(cuSurfRefSetArray) K(cuTensorMapEncodeIm2col)     \

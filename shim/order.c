@@ -297,9 +297,9 @@ CUresult cup_order_freed(cup_order_t *order, uint64_t size_bytes, bool is_due)
     order->freed_bytes += size_bytes;
     is_captured = order->captures > 0;
     if (!is_captured && (is_due || order->freed_count >= FREES_MAX || order->freed_bytes >= BYTES_MAX))
-        result = cup_point_close_locked(order, NULL, false, false);
+        result = cup_point_close_locked(order, NULL, order->mode == CUP_ORDER_EXACT, false);
     cup_lock_release(&order->lock);
-    return is_captured && order->mode == CUP_ORDER_SYNC ? cup_point_wait_natively(order) : result;
+    return is_captured && is_due && order->mode == CUP_ORDER_SYNC ? cup_point_wait_natively(order) : result;
 }
 
 /* ---- overlap ---- */

@@ -149,6 +149,9 @@ void cup_order_stream_ends(cup_stream_t *stream);
  */
 CUresult cup_order_close(cup_order_t *order, bool is_due);
 
+/* Whether all that was submitted, as far as it is known, is known to be complete. No driver call. */
+bool cup_order_is_quiet(cup_order_t *order);
+
 /* Finds the newest complete point: a few event queries, never a wait. Errors: the driver's code. */
 CUresult cup_order_poll(cup_order_t *order, cup_point_t *out_completed);
 

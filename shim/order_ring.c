@@ -7,6 +7,7 @@
  */
 #include "shim/order_inner.h"
 #include "shim/drv.h"
+#include "shim/idle.h"
 #include "shim/log.h"
 #include "shim/stat.h"
 #include <time.h>
@@ -247,6 +248,21 @@ CUresult cup_order_poll(cup_order_t *order, cup_point_t *out_completed)
     *out_completed = order->completed;
     cup_lock_release(&order->lock);
     return result;
+}
+
+bool cup_order_is_quiet(cup_order_t *order)
+{
+    bool is_quiet;
+
+    cup_lock_acquire(&order->lock);
+    is_quiet = order->count == 0 && atomic_load(&order->dirty) == 0 && !atomic_load(&order->busy.is_several);
+    for (int i = 0; is_quiet && i < CUP_STREAM_SET_MAX; i++) {
+        cup_stream_t *stream = atomic_load(&order->busy.member[i]);
+
+        is_quiet = !stream || cup_idle_is(stream);
+    }
+    cup_lock_release(&order->lock);
+    return is_quiet;
 }
 
 cup_point_t cup_order_newest(cup_order_t *order)

@@ -304,8 +304,6 @@ void cup_registry_end_lost(int device)
 
 /* ---- all heaps ---- */
 
-#define ANY_DEVICE (-1)
-
 /* The heaps of a device, not entered: they are never given back, so each is entered when its turn comes. */
 static size_t list_all(int device, cup_heap_t **out_heap)
 {
@@ -313,7 +311,7 @@ static size_t list_all(int device, cup_heap_t **out_heap)
 
     cup_lock_acquire(&g_lock);
     for (size_t i = 0; i < g_count; i++)
-        if (device == ANY_DEVICE || cup_heap_device(g_heap[i]) == device)
+        if (device == CUP_REGISTRY_ANY_DEVICE || cup_heap_device(g_heap[i]) == device)
             out_heap[count++] = g_heap[i];
     cup_lock_release(&g_lock);
     return count;
@@ -322,7 +320,7 @@ static size_t list_all(int device, cup_heap_t **out_heap)
 CUresult cup_registry_follow_peers(CUcontext ctx)
 {
     cup_heap_t *heap[HEAPS_MAX];
-    size_t count = list_all(ANY_DEVICE, heap);
+    size_t count = list_all(CUP_REGISTRY_ANY_DEVICE, heap);
     CUresult result = CUDA_SUCCESS, one;
 
     for (size_t i = 0; i < count; i++) {

@@ -48,7 +48,12 @@ void cup_registry_end_lost(int device);
  * heap is left out for it. One whose context may be ending follows once that is decided. */
 CUresult cup_registry_follow_peers(CUcontext ctx);
 
-/* Idle memory of every heap on the device goes back until want_bytes went. */
+#define CUP_REGISTRY_ANY_DEVICE (-1)
+
+/*
+ * Idle memory of every heap on the device goes back until want_bytes went; waits for what their frees had waited for. Returns
+ * how much went.
+ */
 uint64_t cup_registry_trim(int device, uint64_t want_bytes);
 
 /* Bytes on the device that the program has freed and we still hold: free memory, as it would see it natively.

@@ -70,7 +70,7 @@ static CUresult check_caller(const cup_heap_t *heap)
  * False: addr is not in any chunk of ours, or its context has ended: the driver answers. But it may have the address again
  * for something that is ours alone, and would free that.
  */
-static bool free_pooled(cup_addr_t addr, CUresult *out_result)
+static bool free_pooled(cup_addr_t addr, bool is_async, CUresult *out_result)
 {
     cup_heap_t *heap;
     bool is_hidden;
@@ -84,7 +84,7 @@ static bool free_pooled(cup_addr_t addr, CUresult *out_result)
     if (heap) {
         *out_result = check_caller(heap);
         if (*out_result == CUDA_SUCCESS)
-            *out_result = cup_heap_free(heap, addr);
+            *out_result = cup_heap_free(heap, addr, is_async);
         cup_heap_leave(heap);
     }
     cup_gate_leave();
@@ -96,7 +96,7 @@ CUresult cup_route_cuMemFree_v2(CUdeviceptr dptr)
     CUresult result;
 
     CUP_STAT_ADD(frees, 1);
-    if (free_pooled(dptr, &result))
+    if (free_pooled(dptr, false, &result))
         return result;
     CUP_STAT_ADD(pass_frees, 1);
     CUP_STAT_ADD(driver_frees, 1);
@@ -113,16 +113,16 @@ static bool is_inherited(CUdeviceptr dptr)
 }
 
 /*
- * A pooled pointer must not reach the driver: it would release a chunk, or refuse. The driver takes memory of
- * cuMemAlloc here and frees it in the stream's order; our order point covers the whole context, that stream
- * included.
+ * A pooled pointer must not reach the driver: it would release a chunk, or refuse. The driver takes memory of cuMemAlloc here
+ * and frees it in the stream's order: nobody waits for that. The block waits until the whole context is past this, that
+ * stream included.
  */
 static CUresult free_async(CUresult (*real)(CUdeviceptr, CUstream), CUdeviceptr dptr, cup_place_t place)
 {
     CUresult result;
     cup_call_t call;
 
-    if (free_pooled(dptr, &result)) {
+    if (free_pooled(dptr, true, &result)) {
         CUP_STAT_ADD(frees, 1);
         return result;
     }
@@ -285,7 +285,7 @@ bool cup_route_runtime_free(void *ptr)
 {
     CUresult result;
 
-    if (!ptr || !free_pooled((cup_addr_t)(uintptr_t)ptr, &result) || result != CUDA_SUCCESS)
+    if (!ptr || !free_pooled((cup_addr_t)(uintptr_t)ptr, false, &result) || result != CUDA_SUCCESS)
         return false; /* a failed free changed nothing: cudart asks again and keeps the error for
                          cudaGetLastError */
     CUP_STAT_ADD(frees, 1);

@@ -35,6 +35,12 @@ void *cup_route_real(cup_hook_t hook);
 /* An entry point that is in no LIST of ours is about to be called (hook_doubt.h). name: the first time, else NULL. */
 void cup_route_doubt(const char *name);
 
+/*
+ * The driver has no memory for something that is not pooled: what the pools of the current device (without a context: of
+ * all) hold idle goes back, once the GPU is done with it, as natively after the frees. True: some did, call again.
+ */
+bool cup_route_rescue(void);
+
 /* Count a look-up that was answered with a hook, by its door. */
 void cup_route_note_dlsym(void);
 void cup_route_note_getproc(void);

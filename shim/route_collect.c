@@ -81,14 +81,16 @@ CUP_WAIT_CONTEXT_LIST(X)
 CUP_JOIN_LIST(X)
 #undef X
 
-#define X(symbol, params, args)                \
-    CUresult cup_route_##symbol params         \
-    {                                          \
-        CUresult result = cup_drv.symbol args; \
-                                               \
-        if (result == CUDA_SUCCESS && dptr)    \
-            cup_submit_note_global(*dptr);     \
-        return result;                         \
+#define X(symbol, params, args)                                       \
+    CUresult cup_route_##symbol params                                \
+    {                                                                 \
+        CUresult result = cup_drv.symbol args;                        \
+                                                                      \
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && cup_route_rescue()) \
+            result = cup_drv.symbol args;                             \
+        if (result == CUDA_SUCCESS && dptr)                           \
+            cup_submit_note_global(*dptr);                            \
+        return result;                                                \
     }
 CUP_MANAGED_LIST(X)
 #undef X

@@ -9,14 +9,16 @@
 #include "shim/submit.h"
 #include "shim/submit_rule.h"
 
-#define X(symbol, params, args, exec_made, graph, flags)    \
-    CUresult cup_route_##symbol params                      \
-    {                                                       \
-        CUresult result = cup_drv.symbol args;              \
-                                                            \
-        if (result == CUDA_SUCCESS)                         \
-            cup_graph_learn((exec_made), (graph), (flags)); \
-        return result;                                      \
+#define X(symbol, params, args, exec_made, graph, flags)              \
+    CUresult cup_route_##symbol params                                \
+    {                                                                 \
+        CUresult result = cup_drv.symbol args;                        \
+                                                                      \
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && cup_route_rescue()) \
+            result = cup_drv.symbol args;                             \
+        if (result == CUDA_SUCCESS)                                   \
+            cup_graph_learn((exec_made), (graph), (flags));           \
+        return result;                                                \
     }
 CUP_GRAPH_MAKE_LIST(X)
 #undef X

@@ -83,6 +83,8 @@ CUresult cup_route_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *out_pitch, size
     CUP_STAT_ADD(pass_allocs, 1);
     CUP_STAT_ADD(driver_allocs, 1);
     result = cup_drv.cuMemAllocPitch_v2(dptr, out_pitch, width, height, element);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && cup_route_rescue())
+        result = cup_drv.cuMemAllocPitch_v2(dptr, out_pitch, width, height, element);
     if (result == CUDA_SUCCESS && out_pitch)
         learn(key, *out_pitch);
     return result;

@@ -14,19 +14,25 @@
 #include "shim/submit_list.h"
 #include "shim/submit_rule.h"
 
-/* A row's far copy, if it has one, goes before the real call. */
-#define X(symbol, params, args, place, rule, ...)                                              \
-    CUresult cup_route_##symbol params                                                         \
-    {                                                                                          \
-        const cup_place_t at = (place);                                                        \
-        cup_call_t call;                                                                       \
-        CUresult result;                                                                       \
-                                                                                               \
-        cup_submit_begin(&call, at, (rule));                                                   \
-        __VA_OPT__(if (!(cup_peer_is_apart() && (__VA_ARGS__)))) result = cup_drv.symbol args; \
-        cup_submit_end(&call, result);                                                         \
-        cup_peer_trail_leave(at, result);                                                      \
-        return result;                                                                         \
+/*
+ * A row's far copy, if it has one, goes before the real call. A call that finds no memory has submitted nothing: stream-ordered
+ * allocations, a kernel's local memory.
+ */
+#define X(symbol, params, args, place, rule, ...)                                                  \
+    CUresult cup_route_##symbol params                                                             \
+    {                                                                                              \
+        const cup_place_t at = (place);                                                            \
+        cup_call_t call;                                                                           \
+        CUresult result;                                                                           \
+        int tries = 0;                                                                             \
+                                                                                                   \
+        do {                                                                                       \
+            cup_submit_begin(&call, at, (rule));                                                   \
+            __VA_OPT__(if (!(cup_peer_is_apart() && (__VA_ARGS__)))) result = cup_drv.symbol args; \
+            cup_submit_end(&call, result);                                                         \
+            cup_peer_trail_leave(at, result);                                                      \
+        } while (result == CUDA_ERROR_OUT_OF_MEMORY && tries++ == 0 && cup_route_rescue());        \
+        return result;                                                                             \
     }
 CUP_SUBMIT_LIST(X)
 #undef X

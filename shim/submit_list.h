@@ -20,6 +20,7 @@
 #include "shim/collect_list.h"
 #include "shim/graph_list.h"
 #include "shim/query_list.h"
+#include "shim/rescue_list.h"
 #include "shim/hook_list.h"
 #include "shim/interop_abi.h"
 
@@ -409,6 +410,7 @@
     CUP_WAIT_CONTEXT_LIST(X) \
     CUP_JOIN_LIST(X)         \
     CUP_MANAGED_LIST(X)      \
+    CUP_RESCUE_LIST(X)       \
     CUP_GRAPH_LIST(X)        \
     CUP_QUERY_LIST(X)
 

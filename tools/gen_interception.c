@@ -145,7 +145,9 @@ static const char *in_words_far(const char *rule, const char *far)
       "with that pitch")                                                                                     \
     T(cuMemFree, "pooled",                                                                                   \
       "a block of ours returns at once and marks its context; anything else is the driver's")                \
-    T(cuMemFreeAsync, "pooled", "a block of ours likewise; anything else is the driver's, as a submission")  \
+    T(cuMemFreeAsync, "pooled",                                                                              \
+      "a block of ours waits until all is done that was submitted before; nobody waits for it. Anything "    \
+      "else is the driver's, as a submission")                                                               \
     T(cuMemGetInfo, "translated",                                                                            \
       "the driver's code; free memory counts what the pool could hand out, as after native frees")           \
     T(cuMemGetAddressRange, "translated",                                                                    \
@@ -212,6 +214,7 @@ static const row_t g_asks[] = {CUP_ASK_LIST(X)};
 static const row_t g_waits[] = {CUP_WAIT_LIST(X) CUP_WAIT_CONTEXT_LIST(X)};
 static const row_t g_joins[] = {CUP_JOIN_LIST(X)};
 static const row_t g_managed[] = {CUP_MANAGED_LIST(X)};
+static const row_t g_rescues[] = {CUP_RESCUE_LIST(X)};
 static const row_t g_graph_makes[] = {CUP_GRAPH_MAKE_LIST(X) CUP_GRAPH_UPDATE_LIST(X)};
 static const row_t g_graph_changes[] = {CUP_GRAPH_CHANGE_LIST(X)};
 static const row_t g_query_hand[] = {CUP_QUERY_HAND_LIST(X)};
@@ -249,6 +252,11 @@ static const row_t g_known[] = {CUP_KNOWN_LIST(K)};
       "order.c")                                                                                             \
     S(g_managed, "observed", "Memory that the CPU uses without a call",                                      \
       "If what they hand out is managed memory, frees wait from then on.", "order.c")                        \
+    S(g_rescues, "observed", "Memory beside the pools",                                                      \
+      "Where the driver has none, what the pools hold idle goes back, and it is asked once more. So it is "  \
+      "with submissions that "                                                                               \
+      "may need memory, the first pitch of a width, and managed memory.",                                    \
+      "rescue.c")                                                                                            \
     S(g_graph_makes, "observed", "Executable graphs made and updated",                                       \
       "The graph is looked at: may it touch memory of the host? Its launches count so.", "graphs.c")         \
     S(g_graph_changes, "observed", "Executable graphs changed",                                              \

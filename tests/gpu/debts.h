@@ -64,6 +64,8 @@
     X("hang-persistent", hang_persistent)                       \
     X("hang-host-function", hang_host_function)                 \
     X("hang-queue", hang_queue)                                 \
+    X("hang-free-async", hang_free_async)                       \
+    X("hang-free-async-host", hang_free_async_host)             \
     X("hang-two-threads", hang_two_threads)                     \
     /* two devices */                                           \
     X("peer-kernel", peer_kernel)                               \

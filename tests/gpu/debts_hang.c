@@ -139,6 +139,31 @@ static void *raise_later(void *stream)
 
 /* Another thread's kernel would end the wait of this one's free, but natively that thread can't launch
  * meanwhile. */
+/* A stream-ordered free of plain memory: work on other streams is not behind it. */
+bool debts_run_hang_free_async(void)
+{
+    CUstream first = dev_stream(), second = dev_stream(), third = dev_stream();
+    CUdeviceptr block = dev_alloc(DEBTS_BYTES);
+
+    debts_wait_for_flag(first);
+    DEBTS_CHECK(cuMemFreeAsync(block, third));
+    debts_raise_flag_by_kernel(second);
+    return cuCtxSynchronize() == CUDA_SUCCESS;
+}
+
+/* Nor does the host wait for a host function that is in front of it. */
+bool debts_run_hang_free_async_host(void)
+{
+    CUstream stream = dev_stream();
+    CUdeviceptr block = dev_alloc(DEBTS_BYTES);
+
+    pthread_mutex_lock(&g_mutex);
+    DEBTS_CHECK(cuLaunchHostFunc(stream, take_mutex, NULL));
+    DEBTS_CHECK(cuMemFreeAsync(block, stream));
+    pthread_mutex_unlock(&g_mutex);
+    return cuCtxSynchronize() == CUDA_SUCCESS;
+}
+
 bool debts_run_hang_two_threads(void)
 {
     CUstream first = dev_stream(), second = dev_stream();

@@ -30,10 +30,10 @@ static int keeps_freed(void)
 
     for (int i = 0; i < COUNT; i++)
         block[i] = client_alloc(8 << 20);
+    before = softcuda_calls("cuMemFree_v2");
     for (int i = 0; i < COUNT; i++)
         REQUIRE(cuMemFree(block[i]) == CUDA_SUCCESS);
     REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
-    before = softcuda_calls("cuMemFree_v2");
     block[0] = client_alloc(32 << 20);
     return softcuda_calls("cuMemFree_v2") == before;
 }

@@ -39,6 +39,7 @@ typedef enum {
     WAIT,
     JOIN,
     MANAGED,
+    RESCUE,
     GRAPH,
     QUERY,
     KNOWN
@@ -106,6 +107,7 @@ CUP_KNOWN_LIST(K)
 #define ROW_WAIT(symbol, ...) ROW(WAIT, symbol)
 #define ROW_JOIN(symbol, ...) ROW(JOIN, symbol)
 #define ROW_MANAGED(symbol, ...) ROW(MANAGED, symbol)
+#define ROW_RESCUE(symbol, ...) ROW(RESCUE, symbol)
 #define ROW_GRAPH(symbol, ...) ROW(GRAPH, symbol)
 #define ROW_QUERY(symbol, ...) ROW(QUERY, symbol)
 #define ROW_KNOWN(symbol) {#symbol, KNOWN, linked_##symbol, NULL},
@@ -121,6 +123,7 @@ static const row_t g_rows[] = {
     CUP_WAIT_CONTEXT_LIST(ROW_WAIT)
     CUP_JOIN_LIST(ROW_JOIN)
     CUP_MANAGED_LIST(ROW_MANAGED)
+    CUP_RESCUE_LIST(ROW_RESCUE)
     CUP_GRAPH_LIST(ROW_GRAPH)
     CUP_QUERY_LIST(ROW_QUERY)
     CUP_KNOWN_LIST(ROW_KNOWN)

@@ -456,7 +456,7 @@ TEST(moments, next_owner_beside_a_free)
     launch(0, 0);
     launch(0, 1); /* has passed the newest point */
     g_is_watched = true;
-    CHECK_EQ(cup_heap_free(heap, block), CUDA_SUCCESS);
+    CHECK_EQ(cup_heap_free(heap, block, false), CUDA_SUCCESS);
     g_is_watched = false;
     other_ends();
     cup_heap_end(heap);
