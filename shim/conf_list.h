@@ -22,8 +22,8 @@
     X(backing,   BACKING,   WORD, "auto",     "auto|raw|vmm",                                                \
       "where memory comes from: raw is cuMemAlloc; vmm one range that grows by handles, which can move and be " \
       "given back while the GPU is busy, but whose IPC handles only processes with this library open; auto is " \
-      "vmm where the device can do it, and raw where network cards or GDRCopy can pin device memory, and "    \
-      "below MPS")                                                                                            \
+      "vmm where the device can do it, and raw where network cards or GDRCopy can pin device memory, below "   \
+      "MPS, and where another device can't reach this one's memory")                                          \
     X(free_mode, FREE,      WORD, "exact",    "exact|overlap|deferred|sync",                                 \
       "what a free means. exact: returns at once; whatever is submitted later runs after what was submitted "  \
       "before, as after the driver's own free, and copies to or from the host are waited for. overlap: later "  \

@@ -18,6 +18,7 @@
     X(cuCtxGetId, (CUcontext ctx, unsigned long long *id), (ctx, id))                                 \
     X(cuCtxRecordEvent, (CUcontext ctx, CUevent event), (ctx, event))                                 \
     X(cuDeviceGetCount, (int *count), (count))                                                        \
+    X(cuDeviceCanAccessPeer, (int *can, CUdevice dev, CUdevice peer), (can, dev, peer))               \
     X(cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevice dev),                 \
       (value, attribute, dev))                                                                        \
     X(cuDeviceGetName, (char *name, int size, CUdevice dev), (name, size, dev))                       \

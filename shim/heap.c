@@ -161,15 +161,29 @@ static void note_pageable(int device)
     cup_order_note_managed();
 }
 
+/* Where a device can't reach another's memory, a captured copy between them works with memory of cuMemAlloc alone. */
+static bool is_reachable_by_all(int device)
+{
+    int count = 1, can = 1;
+
+    if (!cup_drv_has(CUP_DRV_cuDeviceCanAccessPeer) || cup_drv.cuDeviceGetCount(&count) != CUDA_SUCCESS)
+        return true;
+    for (int other = 0; can && other < count; other++)
+        if (other != device && cup_drv.cuDeviceCanAccessPeer(&can, other, device) != CUDA_SUCCESS)
+            can = 0;
+    return can;
+}
+
 /*
  * What CUPOLA_BACKING asks for, as far as the device can do it. auto: handles, but where others can pin pages behind our
- * back, which they ask for as of cuMemAlloc's.
+ * back, which they ask for as of cuMemAlloc's, below MPS, and where some device can't reach the memory.
  */
 static void choose_backing(cup_heap_t *heap, const cup_conf_t *conf, bool is_pinnable)
 {
     bool is_asked = conf->backing.word == CUP_BACKING_VMM;
     bool is_wanted = is_asked || (conf->backing.word == CUP_BACKING_AUTO && !is_pinnable &&
-                                  !has_attribute(heap->device, CU_DEVICE_ATTRIBUTE_MPS_ENABLED));
+                                  !has_attribute(heap->device, CU_DEVICE_ATTRIBUTE_MPS_ENABLED) &&
+                                  is_reachable_by_all(heap->device));
 
     /* Its memory does not tell when the context has ended: the id must. */
     heap->is_vmm =

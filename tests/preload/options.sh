@@ -73,6 +73,10 @@ check 'BACKING=raw' "$pooled" CUPOLA_BACKING=raw CUPOLA_LOG=info
 verdict 'BACKING is said' 1 "$(grep -c 'backing: raw' "$dir/err")"
 check 'BACKING=vmm' "$pooled" CUPOLA_BACKING=vmm CUPOLA_LOG=info
 verdict 'BACKING=vmm is said' 1 "$(grep -c 'backing: vmm' "$dir/err")"
+check 'BACKING: two devices' "$pooled" SOFTCUDA_DEVICES=2 CUPOLA_LOG=info
+verdict 'BACKING: auto is vmm' 1 "$(grep -c 'backing: vmm' "$dir/err")"
+check 'BACKING: two that do not reach each other' "$pooled" SOFTCUDA_DEVICES=2 SOFTCUDA_REACH=0 CUPOLA_LOG=info
+verdict 'BACKING: auto is raw' 1 "$(grep -c 'backing: raw' "$dir/err")"
 check 'BACKING=auto' "$pooled" CUPOLA_BACKING=auto CUPOLA_LOG=info
 verdict 'BACKING=auto is vmm' 1 "$(grep -c 'backing: vmm' "$dir/err")"
 check 'BACKING=auto below MPS' "$pooled" SOFTCUDA_ATTRIBUTES=133=1 CUPOLA_LOG=info

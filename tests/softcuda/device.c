@@ -215,7 +215,7 @@ SC_EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice pee
         return CUDA_ERROR_INVALID_VALUE;
     if (!is_device(device) || !is_device(peer))
         return CUDA_ERROR_INVALID_DEVICE;
-    *can = device != peer;
+    *can = device != peer && !(getenv("SOFTCUDA_REACH") && atoi(getenv("SOFTCUDA_REACH")) == 0);
     return CUDA_SUCCESS;
 }
 
