@@ -283,9 +283,13 @@ bool cup_route_runtime_alloc(void **ptr, size_t size_bytes)
 
 bool cup_route_runtime_free(void *ptr)
 {
+    CUcontext ctx;
     CUresult result;
 
-    if (!ptr || !free_pooled((cup_addr_t)(uintptr_t)ptr, false, &result) || result != CUDA_SUCCESS)
+    /* A thread without a context gets one by the runtime's own call. */
+    if (!ptr || !is_runtime_bound() || cup_drv.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS || !ctx)
+        return false;
+    if (!free_pooled((cup_addr_t)(uintptr_t)ptr, false, &result) || result != CUDA_SUCCESS)
         return false; /* a failed free changed nothing: cudart asks again and keeps the error for
                          cudaGetLastError */
     CUP_STAT_ADD(frees, 1);

@@ -28,7 +28,7 @@ run() {
     echo "$what: served $served"
     [ "$served" -gt 0 ] || exit 1
 }
-run plain A=b
+run raw CUPOLA_BACKING=raw
 run vmm CUPOLA_BACKING=vmm
 run 'by name' CUPOLA_ONLY=program
 exit 0

@@ -9,6 +9,7 @@
  */
 #define _GNU_SOURCE
 #include "tests/preload/client.h"
+#include <pthread.h>
 #include <string.h>
 
 #define ROUNDS 1000
@@ -78,6 +79,27 @@ static void choose(const char *way)
     }
 }
 
+/* The runtime binds a thread to the device with its first call, also with a free. */
+static void *free_first(void *block)
+{
+    CUcontext context = NULL;
+
+    REQUIRE(cuCtxGetCurrent(&context) == CUDA_SUCCESS && !context);
+    REQUIRE(cudaFree(block) == 0);
+    REQUIRE(cuCtxGetCurrent(&context) == CUDA_SUCCESS && context);
+    return NULL;
+}
+
+static void free_on_another_thread(void)
+{
+    pthread_t thread;
+    void *block;
+
+    REQUIRE(cudaMalloc(&block, 4096) == 0);
+    REQUIRE(pthread_create(&thread, NULL, free_first, block) == 0);
+    REQUIRE(pthread_join(thread, NULL) == 0);
+}
+
 int main(int argc, char **argv)
 {
     CUdeviceptr kept[64];
@@ -100,6 +122,8 @@ int main(int argc, char **argv)
     REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
     REQUIRE(driver_calls() > 0 && driver_calls() < 10);
     REQUIRE(softcuda_calls("cuMemFree_v2") == 0);
+    if (strcmp(argv[1], "short") == 0)
+        free_on_another_thread();
     REQUIRE(softcuda_violations() == 0);
     return 0;
 }

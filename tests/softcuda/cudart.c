@@ -274,7 +274,7 @@ EXPORT cudaError_t cudaRuntimeGetVersion(int *version)
 {
     if (!version)
         return finish(cudaErrorInvalidValue);
-    *version = CUDART_VERSION;
+    *version = getenv("SOFTCUDA_RUNTIME") ? atoi(getenv("SOFTCUDA_RUNTIME")) : CUDART_VERSION;
     return cudaSuccess;
 }
 
