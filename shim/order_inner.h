@@ -188,7 +188,7 @@ cup_point_entry_t *cup_point_newest_locked(cup_order_t *order);
 CUresult cup_point_poll_locked(cup_order_t *order);
 
 /*
- * Steps a to d. self: the thread that submits, or NULL. is_loose: loose, if no mark that somebody relies on asks for it. On
+ * Steps a to d. self: the thread that submits, or NULL. is_loose: loose, if no mark asks for it. On
  * an error the point stays open, under the next number.
  */
 CUresult cup_point_close_locked(cup_order_t *order, const cup_thread_t *self, bool is_loose, bool may_wait);

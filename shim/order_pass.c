@@ -132,7 +132,8 @@ static void leave_own_tail(cup_order_t *order, cup_thread_t *self)
 
 /*
  * A capture keeps context records off, and another thread is in a call on a stream of its own: it will be over soon. If
- * not, the host waits, as the native free had. One thread alone does not get here (cup_order_promise).
+ * not, the host waits, as the native free had. One thread alone does not get here
+ * (cup_order_stamp_ordered).
  */
 static void close_marked(cup_order_t *order, cup_thread_t *self)
 {
