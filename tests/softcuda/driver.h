@@ -518,7 +518,7 @@ typedef struct sc_state {
     uint64_t seed;
     uint64_t delay_us;
     uint64_t stall_each; /* calls; 0: none stalls */
-    bool has_latency; /* set by cuInit */
+    bool has_latency;    /* set by cuInit */
     sc_ctx_t *contexts;
     sc_ctx_t *primaries[SC_DEVICES_MAX];
     sc_stream_t *free_streams;
