@@ -4,23 +4,18 @@
  * with one descriptor, shared by the blocks that it backs. `entry`: exported blocks, found by id (for
  * tokens) and by base (for frees). One export at a time (CUP_LOCK_SHARE): what is made of driver calls is
  * made outside CUP_LOCK_IPC, and nobody makes the same meanwhile.
- *
- * A descriptor is ours only while it is what it was: a program that closes everything it does not know may
- * have put a file of its own under our number. So the file behind it is compared before it is used, or
- * closed.
  */
 #define _GNU_SOURCE
 #include "shim/ipc_export.h"
 #include "allocator/lock.h"
 #include "allocator/meta.h"
 #include "shim/drv.h"
+#include "shim/ipc_file.h"
 #include "shim/ipc_server.h"
 #include "shim/log.h"
 #include "shim/stat.h"
-#include <fcntl.h>
+#include <errno.h>
 #include <sys/random.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define BUCKETS    512
 #define MOURNED_MS 1000 /* a dead borrower's GPU work may run on; how long was not measured */
@@ -29,11 +24,17 @@ typedef struct memory {
     struct memory *next;
     uint64_t handle; /* the driver's */
     cup_ipc_part_t part;
-    int fd;
-    dev_t file_device;
-    ino_t file;
+    cup_ipc_file_t file;
     unsigned refs; /* entries */
+    bool is_over;  /* its context is: the driver may give its handle, and its addresses, to another */
 } memory_t;
+
+/* A pool that has exported. */
+typedef struct owner {
+    struct owner *next;
+    cup_pool_t *pool;
+    uint64_t range_id;
+} owner_t;
 
 typedef memory_t *memory_ref_t;
 
@@ -42,12 +43,14 @@ typedef struct entry {
     cup_ipc_token_t token;
     cup_pool_t *pool; /* NULL: gone with its context */
     cup_backed_t range;
+    uint64_t range_id;
     uint32_t parts;
     bool is_freed;
     bool is_ordered;   /* the free: later work of ours runs after it */
     cup_point_t stamp; /* likewise */
     unsigned loans;
     int group_names;       /* under which a group may open it */
+    bool was_abroad;       /* another user has had its descriptors, and may have them still */
     uint32_t room;         /* for that many parts */
     memory_ref_t memory[]; /* of its parts */
 } entry_t;
@@ -67,7 +70,8 @@ static cup_lock_t g_lock = CUP_LOCK_INIT(CUP_LOCK_IPC);
 static memory_t *g_memory[BUCKETS];
 static entry_t *g_by_id[BUCKETS], *g_by_base[BUCKETS];
 static cup_ipc_loan_t *g_mourned;
-static uint64_t g_key;
+static owner_t *g_owners;
+static uint64_t g_key, g_range_id;
 
 static size_t bucket_of(uint64_t number)
 {
@@ -76,18 +80,12 @@ static size_t bucket_of(uint64_t number)
 
 /* ---- descriptors ---- */
 
-static bool is_still_ours(const memory_t *memory)
-{
-    struct stat stat;
-
-    return fstat(memory->fd, &stat) == 0 && stat.st_dev == memory->file_device && stat.st_ino == memory->file;
-}
-
 static memory_t *find_memory_locked(const cup_backed_t *backed)
 {
     memory_t *memory = g_memory[bucket_of(backed->handle)];
 
-    while (memory && (memory->handle != backed->handle || memory->part.base != backed->base))
+    while (memory &&
+           (memory->is_over || memory->handle != backed->handle || memory->part.base != backed->base))
         memory = memory->next;
     return memory;
 }
@@ -101,25 +99,37 @@ static void put_memory_locked(memory_t *memory)
     while (*at != memory)
         at = &(*at)->next;
     *at = memory->next;
-    if (is_still_ours(memory))
-        close(memory->fd);
+    cup_ipc_file_close(&memory->file);
     cup_meta_free(memory, sizeof *memory);
 }
 
-static CUresult export_handle(uint64_t handle, memory_t *out_memory)
+/* What the driver says then is not what it is about. */
+static void tell_full(void)
 {
-    struct stat stat;
-    CUresult result = cup_drv.cuMemExportToShareableHandle(&out_memory->fd, handle,
-                                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    int probe = open("/", O_PATH | O_CLOEXEC);
+    struct rlimit limit;
 
-    if (result != CUDA_SUCCESS)
+    if (probe >= 0)
+        close(probe);
+    else if (errno == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
+        cup_log(CUP_LOG_ERROR,
+                "no descriptors left (ulimit -n is %llu): a block that is exported takes one for each driver "
+                "handle behind it",
+                (unsigned long long)limit.rlim_cur);
+}
+
+static CUresult export_handle(uint64_t handle, cup_ipc_file_t *out_file)
+{
+    int fd;
+    CUresult result =
+        cup_drv.cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+
+    if (result != CUDA_SUCCESS) {
+        tell_full();
         return result;
-    if (fcntl(out_memory->fd, F_SETFD, FD_CLOEXEC) != 0 || fstat(out_memory->fd, &stat) != 0) {
-        close(out_memory->fd);
-        return CUDA_ERROR_OPERATING_SYSTEM;
     }
-    out_memory->file_device = stat.st_dev;
-    out_memory->file = stat.st_ino;
+    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    *out_file = cup_ipc_file_adopt(fd);
     return CUDA_SUCCESS;
 }
 
@@ -138,7 +148,7 @@ static CUresult acquire_memory(const cup_backed_t *backed, memory_t **out_memory
     if (memory)
         return CUDA_SUCCESS;
     memory = cup_meta_alloc(sizeof *memory);
-    result = memory ? export_handle(backed->handle, memory) : CUDA_ERROR_OUT_OF_MEMORY;
+    result = memory ? export_handle(backed->handle, &memory->file) : CUDA_ERROR_OUT_OF_MEMORY;
     if (result != CUDA_SUCCESS) {
         cup_meta_free(memory, sizeof *memory);
         return result;
@@ -207,7 +217,10 @@ static void destroy_entry(entry_t *entry)
     atomic_fetch_sub_explicit(&cup_ipc_export_count, 1, memory_order_relaxed);
 }
 
-/* Freed, or its context gone, and on loan to nobody: the block can be handed out again. */
+/*
+ * Freed, or its context gone, and on loan to nobody: the block can be handed out again. But not where another user
+ * would see what comes next in it: then it stays in quarantine until its context ends.
+ */
 static void drop_if_done_locked(entry_t *entry)
 {
     if (!entry->is_freed || entry->loans > 0)
@@ -215,13 +228,44 @@ static void drop_if_done_locked(entry_t *entry)
     remove_locked(entry);
     for (uint32_t i = 0; i < entry->parts; i++)
         put_memory_locked(entry->memory[i]);
-    if (entry->pool)
+    if (entry->pool && !entry->was_abroad)
         (entry->is_ordered ? cup_pool_unmark_ordered : cup_pool_unmark)(entry->pool, entry->token.base,
                                                                         CUP_MARK_LENT, entry->stamp);
     destroy_entry(entry);
 }
 
 /* ---- exporting ---- */
+
+/* The number of what the pool has now; 0: no host memory. */
+static uint64_t acquire_range_id(cup_pool_t *pool)
+{
+    owner_t *owner;
+    uint64_t id = 0;
+
+    cup_lock_acquire(&g_lock);
+    for (owner = g_owners; owner && owner->pool != pool;)
+        owner = owner->next;
+    if (!owner && (owner = cup_meta_alloc(sizeof *owner))) {
+        *owner = (owner_t){.next = g_owners, .pool = pool, .range_id = ++g_range_id};
+        g_owners = owner;
+    }
+    if (owner)
+        id = owner->range_id;
+    cup_lock_release(&g_lock);
+    return id;
+}
+
+static void forget_owner_locked(const cup_pool_t *pool)
+{
+    owner_t **at = &g_owners, *owner;
+
+    while ((owner = *at) && owner->pool != pool)
+        at = &owner->next;
+    if (!owner)
+        return;
+    *at = owner->next;
+    cup_meta_free(owner, sizeof *owner);
+}
 
 /* How many handles the block touches, which are all backed while it is live; 0 if it is not in a range. */
 static uint32_t count_parts(const cup_block_info_t *block)
@@ -279,7 +323,10 @@ static CUresult make_entry(const cup_block_info_t *block, int device, entry_t **
     atomic_fetch_add_explicit(&cup_ipc_export_count, 1, memory_order_relaxed);
     entry->pool = block->pool;
     entry->room = room;
+    entry->range_id = acquire_range_id(block->pool);
     result = room > 0 ? fill_token(block, device, &entry->token) : CUDA_ERROR_INVALID_VALUE;
+    if (entry->range_id == 0)
+        result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS)
         result = acquire_parts(block, entry);
     if (result == CUDA_SUCCESS) {
@@ -388,20 +435,29 @@ void cup_ipc_note_free_slow(cup_pool_t *pool, cup_addr_t base, cup_point_t stamp
     cup_lock_release(&g_lock);
 }
 
-/* Borrowers keep the memory, by their own references to it; its addresses mean nothing any more. */
+static void end_entry_locked(entry_t *entry)
+{
+    for (uint32_t i = 0; i < entry->parts; i++)
+        entry->memory[i]->is_over = true;
+    entry->pool = NULL;
+    entry->is_freed = true;
+    drop_if_done_locked(entry);
+}
+
+/*
+ * Borrowers keep the memory, by their own references to it; its addresses and handles mean nothing any more.
+ */
 void cup_ipc_end_exports(cup_pool_t *pool)
 {
-    if (atomic_load_explicit(&cup_ipc_export_count, memory_order_relaxed) == 0)
+    if (cup_ipc_server_name() == 0)
         return;
     cup_lock_acquire(&g_lock);
+    forget_owner_locked(pool);
     for (size_t i = 0; i < BUCKETS; i++) {
         for (entry_t *entry = g_by_id[i], *next; entry; entry = next) {
             next = entry->next_id;
-            if (entry->pool != pool)
-                continue;
-            entry->pool = NULL;
-            entry->is_freed = true;
-            drop_if_done_locked(entry);
+            if (entry->pool == pool)
+                end_entry_locked(entry);
         }
     }
     cup_lock_release(&g_lock);
@@ -482,6 +538,7 @@ static void describe_locked(const entry_t *entry, uint32_t first, uint32_t count
 {
     out_reply->range_base = entry->range.range_base;
     out_reply->range_bytes = entry->range.range_bytes;
+    out_reply->range_id = entry->range_id;
     out_reply->base = entry->token.base;
     out_reply->size_bytes = entry->token.size_bytes;
     out_reply->parts = entry->parts;
@@ -504,6 +561,7 @@ static void lend(cup_ipc_borrower_t *borrower, const cup_ipc_request_t *request,
         out_reply->reason = CUP_IPC_REFUSED;
     } else {
         entry->loans++;
+        entry->was_abroad |= borrower->is_foreign;
         *loan = (cup_ipc_loan_t){.next = borrower->loans, .entry = entry, .seq = request->seq};
         borrower->loans = loan;
         describe_locked(entry, 0, CUP_IPC_PAGE, out_reply);
@@ -529,9 +587,9 @@ static void show(const cup_ipc_borrower_t *borrower, const cup_ipc_request_t *re
     for (uint32_t i = 0; request->verb == CUP_IPC_FETCH && i < out_reply->count; i++) {
         const memory_t *memory = loan->entry->memory[request->first + i];
 
-        if (!is_still_ours(memory))
+        if (!cup_ipc_file_is_ours(&memory->file))
             out_reply->reason = CUP_IPC_REFUSED;
-        out_fds[i] = memory->fd;
+        out_fds[i] = memory->file.fd;
         *out_fd_count = i + 1;
     }
     cup_lock_release(&g_lock);

@@ -19,12 +19,14 @@
 #include "allocator/meta.h"
 #include "shim/capture.h"
 #include "shim/drv.h"
+#include "shim/green.h"
+#include "shim/ipc_file.h"
 #include "shim/ipc_server.h"
 #include "shim/ipc_sock.h"
 #include "shim/log.h"
 #include "shim/order.h"
+#include "shim/peer.h"
 #include "shim/stat.h"
-#include <stdatomic.h>
 #include <unistd.h>
 
 #define PARTS_MAX 65536 /* of one block */
@@ -39,7 +41,8 @@ typedef struct mirror {
     struct mirror *next;
     cup_addr_t theirs, ours;
     uint64_t size_bytes;
-    unsigned stat; /* of the peer */
+    uint64_t range_id; /* theirs: after the end of a context other memory can be at the same addresses */
+    unsigned stat;     /* of the peer */
     bool is_read_only;
     unsigned refs; /* opened blocks in it */
     part_t *parts;
@@ -49,7 +52,7 @@ typedef struct peer {
     struct peer *next;
     uint64_t name;
     uint32_t uid;
-    int socket;
+    cup_ipc_file_t socket;
     unsigned stat; /* its row there */
     uint64_t seq;  /* of the newest request */
     unsigned refs; /* opened blocks of it, and calls under way */
@@ -64,8 +67,7 @@ typedef struct opened {
     uint64_t loan;
     cup_addr_t first, end; /* whole handles, here */
     cup_ipc_block_t block;
-    uint64_t devices; /* that have access: bits */
-    unsigned refs;    /* 0: closed, and still mapped */
+    unsigned refs; /* 0: closed, and still mapped */
     cup_order_t *order;
     cup_point_t stamp; /* closed: of the work that may use it */
 } opened_t;
@@ -74,8 +76,9 @@ static cup_lock_t g_one = CUP_LOCK_INIT(CUP_LOCK_SHARE);
 static peer_t *g_peers; /* guarded by g_one */
 static cup_lock_t g_lock = CUP_LOCK_INIT(CUP_LOCK_IPC);
 static opened_t *g_opened; /* changed with both locks, read with either */
-static _Atomic uint64_t g_opened_count;
 static uint64_t g_ids;
+
+_Atomic uint64_t cup_ipc_import_count; /* of g_opened */
 
 /* ---- talking ---- */
 
@@ -85,16 +88,19 @@ static void close_all(const int *fds, uint32_t count)
         close(fds[--count]);
 }
 
+/* False: not by then; or the socket is gone, over there or closed by the program. */
 static bool say(peer_t *peer, cup_ipc_verb_t verb, cup_ipc_request_t *request, uint64_t deadline_ms)
 {
+    if (!cup_ipc_file_is_ours(&peer->socket))
+        return false;
     request->magic = CUP_IPC_MAGIC;
     request->version = CUP_IPC_VERSION;
     request->verb = (uint16_t)verb;
     request->seq = ++peer->seq;
-    return cup_ipc_send(peer->socket, request, sizeof *request, NULL, 0, deadline_ms);
+    return cup_ipc_send(peer->socket.fd, request, sizeof *request, NULL, 0, deadline_ms);
 }
 
-/* If this fails the loan stays until the connection ends: too long, never too short. */
+/* If this fails the loan stays until this process ends: too long, never too short. */
 static void give_loan_back(peer_t *peer, uint64_t loan)
 {
     cup_ipc_request_t request = {.loan = loan};
@@ -126,7 +132,7 @@ static cup_ipc_reason_t ask(peer_t *peer, cup_ipc_verb_t verb, cup_ipc_request_t
     if (!say(peer, verb, request, deadline_ms))
         return cup_ipc_now_ms() >= deadline_ms ? CUP_IPC_SILENT : CUP_IPC_GONE;
     for (;;) {
-        length = cup_ipc_receive(peer->socket, out_reply, sizeof *out_reply, out_fds, out_count, &has_lost,
+        length = cup_ipc_receive(peer->socket.fd, out_reply, sizeof *out_reply, out_fds, out_count, &has_lost,
                                  deadline_ms);
         if (length <= 0)
             return length == 0 ? CUP_IPC_GONE : CUP_IPC_SILENT;
@@ -144,12 +150,15 @@ static cup_ipc_reason_t ask(peer_t *peer, cup_ipc_verb_t verb, cup_ipc_request_t
 
 /* ---- peers ---- */
 
-/* A connection whose other side has gone serves no new block; the blocks that are mapped stay. */
+/*
+ * A connection whose other side has gone serves no new block; the blocks that are mapped stay. One whose socket the
+ * program has closed is for those that are mapped alone.
+ */
 static peer_t *acquire_peer(uint64_t name, uint32_t uid, cup_ipc_reason_t *out_reason)
 {
     peer_t *peer = g_peers;
 
-    while (peer && (peer->name != name || peer->uid != uid))
+    while (peer && (peer->name != name || peer->uid != uid || !cup_ipc_file_is_ours(&peer->socket)))
         peer = peer->next;
     if (!peer) {
         peer = cup_meta_alloc(sizeof *peer);
@@ -158,8 +167,8 @@ static peer_t *acquire_peer(uint64_t name, uint32_t uid, cup_ipc_reason_t *out_r
             return NULL;
         peer->name = name;
         peer->uid = uid;
-        peer->socket = cup_ipc_connect(name, uid, out_reason);
-        if (peer->socket < 0) {
+        peer->socket = cup_ipc_file_adopt(cup_ipc_connect(name, uid, out_reason));
+        if (peer->socket.fd < 0) {
             cup_meta_free(peer, sizeof *peer);
             return NULL;
         }
@@ -179,7 +188,7 @@ static void put_peer(peer_t *peer)
     while (*at != peer)
         at = &(*at)->next;
     *at = peer->next;
-    close(peer->socket);
+    cup_ipc_file_close(&peer->socket);
     cup_meta_free(peer, sizeof *peer);
 }
 
@@ -192,7 +201,8 @@ static CUresult acquire_mirror(peer_t *peer, const cup_ipc_reply_t *reply, bool 
     CUdeviceptr ours;
     CUresult result;
 
-    while (mirror && (mirror->theirs != reply->range_base || mirror->is_read_only != is_read_only))
+    while (mirror && (mirror->theirs != reply->range_base || mirror->range_id != reply->range_id ||
+                      mirror->is_read_only != is_read_only))
         mirror = mirror->next;
     if (!mirror) {
         mirror = cup_meta_alloc(sizeof *mirror);
@@ -207,6 +217,7 @@ static CUresult acquire_mirror(peer_t *peer, const cup_ipc_reply_t *reply, bool 
                              .theirs = reply->range_base,
                              .ours = ours,
                              .size_bytes = reply->range_bytes,
+                             .range_id = reply->range_id,
                              .stat = peer->stat,
                              .is_read_only = is_read_only};
         peer->mirrors = mirror;
@@ -399,21 +410,42 @@ static CUresult map_pages(opened_t *opened, const cup_ipc_reply_t *first)
     }
 }
 
-static CUresult grant(opened_t *opened)
+static CUresult grant_to(opened_t *opened, CUdevice device)
 {
-    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
                               .flags = opened->block.is_read_only ? CU_MEM_ACCESS_FLAGS_PROT_READ
                                                                   : CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUresult result;
+
+    if (device < CUP_PEER_DEVICES_MAX && opened->block.devices >> device & 1)
+        return CUDA_SUCCESS;
+    result = cup_drv.cuMemSetAccess(opened->first, opened->end - opened->first, &access, 1);
+    if (result != CUDA_SUCCESS || device >= CUP_PEER_DEVICES_MAX)
+        return result;
+    cup_lock_acquire(&g_lock);
+    opened->block.devices |= 1ull << device;
+    cup_lock_release(&g_lock);
+    return CUDA_SUCCESS;
+}
+
+static void grant_to_peers(opened_t *opened)
+{
+    for (uint64_t peers = cup_peer_devices(opened->block.ctx); peers != 0; peers &= peers - 1)
+        (void)grant_to(opened, __builtin_ctzll(peers));
+}
+
+/* The current device; and those of contexts that the program has let at this one's memory, if they can. */
+static CUresult grant(opened_t *opened)
+{
     CUdevice device;
     CUresult result = cup_drv.cuCtxGetDevice(&device);
 
-    if (result != CUDA_SUCCESS || (device < 64 && opened->devices >> device & 1))
+    if (result == CUDA_SUCCESS)
+        result = grant_to(opened, device);
+    if (result != CUDA_SUCCESS)
         return result;
-    access.location.id = device;
-    result = cup_drv.cuMemSetAccess(opened->first, opened->end - opened->first, &access, 1);
-    if (result == CUDA_SUCCESS && device < 64)
-        opened->devices |= 1ull << device;
-    return result;
+    grant_to_peers(opened);
+    return CUDA_SUCCESS;
 }
 
 static void unmap(opened_t *opened)
@@ -475,13 +507,22 @@ static CUresult borrow(opened_t *opened)
     return result;
 }
 
+/* Whose memory it is to be. */
+static CUcontext find_owner(void)
+{
+    CUcontext ctx = NULL;
+
+    cup_drv.cuCtxGetCurrent(&ctx);
+    return cup_green_primary(ctx);
+}
+
 static void enter(opened_t *opened)
 {
     cup_lock_acquire(&g_lock);
     opened->next = g_opened;
     g_opened = opened;
     cup_lock_release(&g_lock);
-    atomic_fetch_add_explicit(&g_opened_count, 1, memory_order_release);
+    atomic_fetch_add_explicit(&cup_ipc_import_count, 1, memory_order_release);
 }
 
 static CUresult open_new(const cup_ipc_token_t *token, uint32_t uid, bool is_read_only, CUdeviceptr *out_addr)
@@ -495,8 +536,8 @@ static CUresult open_new(const cup_ipc_token_t *token, uint32_t uid, bool is_rea
     opened->token = *token;
     opened->block.is_read_only = is_read_only;
     opened->refs = 1;
-    opened->order = cup_order_current();
-    cup_drv.cuCtxGetCurrent(&opened->block.ctx);
+    opened->block.ctx = find_owner();
+    opened->order = cup_order_of(opened->block.ctx);
     opened->peer = acquire_peer(token->exporter, uid, &reason);
     if (!opened->peer) {
         cup_meta_free(opened, sizeof *opened);
@@ -510,6 +551,7 @@ static CUresult open_new(const cup_ipc_token_t *token, uint32_t uid, bool is_rea
         return result;
     }
     opened->block.id = ++g_ids;
+    cup_peer_note_heap(true); /* likewise: the driver does not count it as the context's */
     cup_stat_peer_opened(opened->peer->stat);
     *out_addr = opened->block.base;
     enter(opened);
@@ -517,14 +559,15 @@ static CUresult open_new(const cup_ipc_token_t *token, uint32_t uid, bool is_rea
     return CUDA_SUCCESS;
 }
 
-/* Open already, or closed and still mapped: natively the same address, counted; but one context at a time (measured). */
+/*
+ * Open already, or closed and still mapped: natively the same address, counted; but one context at a time
+ * (measured).
+ */
 static CUresult open_again(opened_t *opened, CUdeviceptr *out_addr)
 {
-    CUcontext ctx = NULL;
     CUresult result;
 
-    cup_drv.cuCtxGetCurrent(&ctx);
-    if (opened->refs > 0 && ctx != opened->block.ctx)
+    if (find_owner() != opened->block.ctx)
         return refuse(&opened->token, CUP_IPC_ELSEWHERE);
     result = grant(opened);
     if (result != CUDA_SUCCESS)
@@ -537,6 +580,26 @@ static CUresult open_again(opened_t *opened, CUdeviceptr *out_addr)
     return CUDA_SUCCESS;
 }
 
+/*
+ * What is open by this token. Or else what is closed, waiting for this context's work: what waits for
+ * another's goes its own way, beside a new one that shares its parts.
+ */
+static opened_t *find_token(const cup_ipc_token_t *token, bool is_read_only)
+{
+    CUcontext ctx = find_owner();
+    opened_t *closed = NULL;
+
+    for (opened_t *opened = g_opened; opened; opened = opened->next) {
+        if (memcmp(&opened->token, token, sizeof *token) != 0 || opened->block.is_read_only != is_read_only)
+            continue;
+        if (opened->refs > 0)
+            return opened;
+        if (opened->block.ctx == ctx)
+            closed = opened;
+    }
+    return closed;
+}
+
 CUresult cup_ipc_open(const cup_ipc_token_t *token, uint32_t uid, bool is_read_only, CUdeviceptr *out_addr)
 {
     uint64_t start_ns = cup_stat_now_ns();
@@ -546,10 +609,7 @@ CUresult cup_ipc_open(const cup_ipc_token_t *token, uint32_t uid, bool is_read_o
     if (token->exporter == cup_ipc_server_name())
         return refuse(token, CUP_IPC_SELF);
     cup_lock_acquire(&g_one);
-    opened = g_opened;
-    while (opened &&
-           (memcmp(&opened->token, token, sizeof *token) != 0 || opened->block.is_read_only != is_read_only))
-        opened = opened->next;
+    opened = find_token(token, is_read_only);
     result = opened ? open_again(opened, out_addr) : open_new(token, uid, is_read_only, out_addr);
     cup_lock_release(&g_one);
     if (result == CUDA_SUCCESS)
@@ -583,7 +643,7 @@ static void remove_opened(opened_t *opened)
         at = &(*at)->next;
     *at = opened->next;
     cup_lock_release(&g_lock);
-    atomic_fetch_sub_explicit(&g_opened_count, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&cup_ipc_import_count, 1, memory_order_relaxed);
     unmap(opened);
     give_loan_back(opened->peer, opened->loan);
     put_peer(opened->peer);
@@ -603,11 +663,22 @@ static void reap_all(bool (*may_go)(const opened_t *opened))
 
 void cup_ipc_reap(void)
 {
-    if (atomic_load_explicit(&g_opened_count, memory_order_acquire) == 0)
+    if (!cup_ipc_has_imports())
         return;
     cup_lock_acquire(&g_one);
     reap_all(is_unused);
     cup_lock_release(&g_one);
+}
+
+/* It may have ended, and another one be current. */
+static void synchronize(CUcontext ctx)
+{
+    CUcontext popped;
+
+    if (cup_drv.cuCtxPushCurrent_v2(ctx) != CUDA_SUCCESS)
+        return;
+    cup_drv.cuCtxSynchronize();
+    cup_drv.cuCtxPopCurrent_v2(&popped);
 }
 
 /* The context's work so far: behind a point, or waited for at once where there are none. */
@@ -618,7 +689,7 @@ static void close_off(opened_t *opened)
         return;
     }
     opened->order = NULL;
-    cup_drv.cuCtxSynchronize();
+    synchronize(opened->block.ctx);
 }
 
 /* Natively the close has waited. For what can't be waited for, and for long, the mapping stays instead. */
@@ -644,7 +715,7 @@ bool cup_ipc_close(CUdeviceptr addr, CUresult *out_result)
     opened_t *opened;
     uint64_t start_ns;
 
-    if (atomic_load_explicit(&g_opened_count, memory_order_acquire) == 0)
+    if (!cup_ipc_has_imports())
         return false;
     start_ns = cup_stat_now_ns();
     cup_lock_acquire(&g_one);
@@ -673,7 +744,7 @@ bool cup_ipc_close(CUdeviceptr addr, CUresult *out_result)
 
 void cup_ipc_end_imports(CUcontext ctx)
 {
-    if (atomic_load_explicit(&g_opened_count, memory_order_acquire) == 0)
+    if (!cup_ipc_has_imports())
         return;
     cup_lock_acquire(&g_one);
     for (opened_t *opened = g_opened, *next; opened; opened = next) {
@@ -690,7 +761,7 @@ bool cup_ipc_find(cup_addr_t addr, cup_ipc_block_t *out_block)
 {
     bool is_found = false;
 
-    if (atomic_load_explicit(&g_opened_count, memory_order_acquire) == 0)
+    if (!cup_ipc_has_imports())
         return false;
     cup_lock_acquire(&g_lock);
     for (const opened_t *opened = g_opened; opened && !is_found; opened = opened->next) {
@@ -700,4 +771,26 @@ bool cup_ipc_find(cup_addr_t addr, cup_ipc_block_t *out_block)
     }
     cup_lock_release(&g_lock);
     return is_found;
+}
+
+void cup_ipc_reach(cup_addr_t addr, CUdevice device)
+{
+    if (!cup_ipc_has_imports())
+        return;
+    cup_lock_acquire(&g_one);
+    for (opened_t *opened = g_opened; opened; opened = opened->next)
+        if (opened->refs > 0 && addr - opened->block.base < opened->block.size_bytes)
+            (void)grant_to(opened, device);
+    cup_lock_release(&g_one);
+}
+
+void cup_ipc_follow_peers(CUcontext ctx)
+{
+    if (!cup_ipc_has_imports())
+        return;
+    cup_lock_acquire(&g_one);
+    for (opened_t *opened = g_opened; opened; opened = opened->next)
+        if (opened->refs > 0 && opened->block.ctx == ctx)
+            grant_to_peers(opened);
+    cup_lock_release(&g_one);
 }

@@ -15,6 +15,7 @@
 #define CUP_SHIM_IPC_IMPORT_H
 #include "shim/cuda_abi.h"
 #include "shim/ipc_wire.h"
+#include <stdatomic.h>
 
 /*
  * The token of a block of another process, of user uid, in the current context. is_read_only: mapped without
@@ -35,12 +36,27 @@ void cup_ipc_end_imports(CUcontext ctx);
 typedef struct cup_ipc_block {
     cup_addr_t base; /* here */
     uint64_t size_bytes;
-    CUcontext ctx; /* that opened it */
+    CUcontext ctx;    /* that opened it; of a green one its primary */
+    uint64_t devices; /* that reach it: bits */
     bool is_read_only;
     uint64_t id; /* of this mapping: no other one of the process has it; from 1 */
 } cup_ipc_block_t;
 
+/* Whether anything is mapped: one load. */
+static inline bool cup_ipc_has_imports(void)
+{
+    extern _Atomic uint64_t cup_ipc_import_count;
+
+    return atomic_load_explicit(&cup_ipc_import_count, memory_order_acquire) > 0;
+}
+
 /* The open block that contains addr, base or interior. Mostly one load. */
 bool cup_ipc_find(cup_addr_t addr, cup_ipc_block_t *out_block);
+
+/* Devices that peers of this context have got (peer.h) get to what is open in it, if they can. */
+void cup_ipc_follow_peers(CUcontext ctx);
+
+/* The device gets to the block that contains addr, if there is one, until it is unmapped. */
+void cup_ipc_reach(cup_addr_t addr, CUdevice device);
 
 #endif /* CUP_SHIM_IPC_IMPORT_H */

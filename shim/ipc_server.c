@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How: poll over the listener and the connections; nothing blocks: an answer that does not fit into the
- * socket is not given, and the other side gives up by its own clock. A connection is never closed from here
- * while it has something on loan, because its end means that the other process does not use the memory any
- * more.
+ * socket is not given, and the other side gives up by its own clock.
  *
- * Descriptors may be closed under us by a program that closes everything: poll says so (POLLNVAL), and they
- * are forgotten.
+ * A connection may end although both processes live: a program that closes everything it does not know closes
+ * our sockets, too, here or there, and what it has mapped it goes on using. So what a connection has on loan
+ * stays on loan until its process is dead. That is asked for by its number again and again, with nothing held
+ * open meanwhile; one that comes again as another's makes it too long, never too short.
  */
 #define _GNU_SOURCE
 #include "shim/ipc_server.h"
 #include "shim/ipc_export.h"
+#include "shim/ipc_file.h"
 #include "shim/ipc_sock.h"
 #include "shim/named_table.h"
 #include <errno.h>
@@ -20,10 +21,16 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define CONNECTIONS_MAX 512
-#define PAUSE_MS        50 /* without descriptors for a new connection */
+#define PAUSE_MS        50  /* without descriptors for a new connection */
+#define WATCH_MS        250 /* between looks at processes whose connection has ended */
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
 
 #ifdef CUP_SANITIZED
 #define STACK_BYTES (1024 * CUP_KIB)
@@ -32,7 +39,8 @@
 #endif
 
 typedef struct connection {
-    int fd;
+    cup_ipc_file_t socket; /* none: it has ended, and something is on loan */
+    pid_t pid;             /* 0: in a namespace that we can't see into */
     cup_ipc_borrower_t borrower;
 } connection_t;
 
@@ -43,7 +51,7 @@ static char g_path[CUP_IPC_PATH_MAX];
 static _Atomic uint32_t g_group = CUP_IPC_NO_GROUP; /* that may connect */
 
 /* The thread's own: */
-static int g_listener;
+static cup_ipc_file_t g_listener;
 static connection_t g_connection[CONNECTIONS_MAX];
 static size_t g_count;
 
@@ -76,26 +84,69 @@ uint64_t cup_ipc_server_name(void)
 
 /* ---- the thread ---- */
 
-static void accept_one(void)
+/* False: no descriptors. */
+static bool accept_one(void)
 {
-    bool is_foreign;
-    int fd = cup_ipc_accept(g_listener, atomic_load(&g_group), &is_foreign);
+    connection_t new = {.pid = 0};
+    int fd = cup_ipc_accept(g_listener.fd, atomic_load(&g_group), &new.pid, &new.borrower.is_foreign);
 
     if (fd < 0)
-        return;
+        return errno != EMFILE && errno != ENFILE;
     if (g_count == CONNECTIONS_MAX) {
         close(fd);
-        return;
+        return true;
     }
-    g_connection[g_count++] = (connection_t){.fd = fd, .borrower = {.is_foreign = is_foreign}};
+    new.socket = cup_ipc_file_adopt(fd);
+    g_connection[g_count++] = new;
+    return true;
 }
 
-static void forget(connection_t *connection, bool is_ours)
+/* Killed ones, too, that nobody has waited for; unless pidfd_open is not there (Linux 5.3). */
+static bool is_dead(pid_t pid)
 {
-    if (is_ours)
-        close(connection->fd);
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0), ready;
+    struct pollfd one = {.fd = fd, .events = POLLIN};
+
+    if (fd < 0)
+        return errno == ESRCH || (kill(pid, 0) != 0 && errno == ESRCH);
+    ready = poll(&one, 1, 0);
+    close(fd);
+    return ready > 0;
+}
+
+static void forget(connection_t *connection)
+{
     cup_ipc_bereave(&connection->borrower, cup_ipc_now_ms());
     *connection = g_connection[--g_count];
+}
+
+/*
+ * The connection is no more. was_lost: by this process. Of a process that can't be seen the end of the
+ * connection has to do as its death; what this process has lost tells nothing of it.
+ */
+static void part(connection_t *connection, bool was_lost)
+{
+    cup_ipc_file_close(&connection->socket);
+    if (!connection->borrower.loans || (connection->pid == 0 && !was_lost))
+        forget(connection);
+}
+
+/* Those whose connection has ended. Returns the time until the next look, or -1 for none. */
+static int watch(void)
+{
+    int next_ms = -1;
+
+    for (size_t i = g_count; i-- > 0;) { /* downwards: the last takes the place of one that goes */
+        connection_t *connection = &g_connection[i];
+
+        if (connection->socket.fd >= 0)
+            continue;
+        if (connection->pid != 0 && is_dead(connection->pid))
+            forget(connection);
+        else if (connection->pid != 0)
+            next_ms = WATCH_MS;
+    }
+    return next_ms;
 }
 
 static void answer(connection_t *connection, const cup_ipc_request_t *request)
@@ -106,11 +157,11 @@ static void answer(connection_t *connection, const cup_ipc_request_t *request)
 
     if (request->verb == CUP_IPC_FIND) {
         cup_named_answer(connection->borrower.is_foreign, request, &reply);
-        (void)cup_ipc_send(connection->fd, &reply, sizeof reply, NULL, 0, 0);
+        (void)cup_ipc_send(connection->socket.fd, &reply, sizeof reply, NULL, 0, 0);
         return;
     }
     if (cup_ipc_answer(&connection->borrower, request, &reply, fds, &count) &&
-        !cup_ipc_send(connection->fd, &reply, sizeof reply, fds, count, 0))
+        !cup_ipc_send(connection->socket.fd, &reply, sizeof reply, fds, count, 0))
         cup_ipc_unanswered(&connection->borrower, request);
 }
 
@@ -121,7 +172,7 @@ static bool hear(connection_t *connection)
     int fds[CUP_IPC_PAGE];
     uint32_t count;
     bool has_lost;
-    long length = cup_ipc_receive(connection->fd, &request, sizeof request, fds, &count, &has_lost, 0);
+    long length = cup_ipc_receive(connection->socket.fd, &request, sizeof request, fds, &count, &has_lost, 0);
 
     while (count > 0)
         close(fds[--count]); /* nobody asked for any */
@@ -131,18 +182,25 @@ static bool hear(connection_t *connection)
     return length != 0;
 }
 
-static void serve_round(struct pollfd *polled, size_t count, bool has_listener)
+/* False: no descriptors for a new connection. */
+static bool serve_round(const struct pollfd *polled, size_t count, bool has_listener)
 {
-    for (size_t i = count; i-- > 0;) { /* downwards: the last takes the place of one that goes */
-        bool is_ours = !(polled[i].revents & POLLNVAL);
+    for (size_t i = count; i-- > 0;) { /* downwards, as above */
+        connection_t *connection = &g_connection[i];
 
-        if (polled[i].revents && (!is_ours || !hear(&g_connection[i])))
-            forget(&g_connection[i], is_ours);
+        if (!polled[i].revents)
+            continue;
+        if (!cup_ipc_file_is_ours(&connection->socket))
+            part(connection, true);
+        else if (!hear(connection))
+            part(connection, false);
     }
-    if (has_listener && polled[count].revents & POLLNVAL)
-        atomic_store(&g_is_listening, false);
-    else if (has_listener && polled[count].revents)
-        accept_one();
+    if (!has_listener || !polled[count].revents)
+        return true;
+    if (cup_ipc_file_is_ours(&g_listener))
+        return accept_one();
+    atomic_store(&g_is_listening, false);
+    return true;
 }
 
 static int least_ms(int one, int other)
@@ -152,6 +210,16 @@ static int least_ms(int one, int other)
     return one < other ? one : other;
 }
 
+/* What was closed under us is not polled again: it may be a file of the program's by now. */
+static void drop_lost(void)
+{
+    for (size_t i = g_count; i-- > 0;)
+        if (g_connection[i].socket.fd >= 0 && !cup_ipc_file_is_ours(&g_connection[i].socket))
+            part(&g_connection[i], true);
+    if (!cup_ipc_file_is_ours(&g_listener))
+        atomic_store(&g_is_listening, false);
+}
+
 static void *serve(void *unused)
 {
     static struct pollfd polled[CONNECTIONS_MAX + 1];
@@ -159,17 +227,17 @@ static void *serve(void *unused)
 
     (void)unused;
     for (;;) {
+        drop_lost();
+        int wait_ms = least_ms(watch(), has_room ? -1 : PAUSE_MS);
         bool has_listener = has_room && atomic_load(&g_is_listening);
         size_t count = g_count;
 
-        for (size_t i = 0; i < count; i++)
-            polled[i] = (struct pollfd){.fd = g_connection[i].fd, .events = POLLIN};
-        polled[count] = (struct pollfd){.fd = g_listener, .events = POLLIN};
-        errno = 0;
-        if (poll(polled, count + has_listener,
-                 least_ms(cup_ipc_forgive(cup_ipc_now_ms()), has_room ? -1 : PAUSE_MS)) >= 0)
-            serve_round(polled, count, has_listener);
-        has_room = errno != EMFILE && errno != ENFILE;
+        for (size_t i = 0; i < count; i++) /* a negative number is passed over */
+            polled[i] = (struct pollfd){.fd = g_connection[i].socket.fd, .events = POLLIN};
+        polled[count] = (struct pollfd){.fd = g_listener.fd, .events = POLLIN};
+        wait_ms = least_ms(cup_ipc_forgive(cup_ipc_now_ms()), wait_ms);
+        has_room =
+            poll(polled, count + has_listener, wait_ms) < 0 || serve_round(polled, count, has_listener);
     }
     return NULL;
 }
@@ -233,13 +301,13 @@ cup_ipc_reason_t cup_ipc_server_start(void)
         return atomic_load(&g_is_listening) ? CUP_IPC_OK : CUP_IPC_SYSTEM;
     if (getrandom(&name, sizeof name, 0) != sizeof name || name == 0)
         return CUP_IPC_SYSTEM;
-    g_listener = cup_ipc_listen(name, g_path, &reason);
-    if (g_listener < 0)
+    g_listener = cup_ipc_file_adopt(cup_ipc_listen(name, g_path, &reason));
+    if (g_listener.fd < 0)
         return reason;
     atomic_store(&g_is_listening, true);
     if (!start_thread()) {
         atomic_store(&g_is_listening, false);
-        close(g_listener);
+        cup_ipc_file_close(&g_listener);
         unlink(g_path);
         return CUP_IPC_SYSTEM;
     }

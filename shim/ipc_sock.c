@@ -9,6 +9,7 @@
 #include "shim/gate.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,9 @@
 
 #define NAME_PREFIX "cupola-ipc-"
 #define BACKLOG     64
-#define SWEEP_MAX   256 /* names looked at in one start */
+#define SWEEP_MAX   256 /* sockets of this user that are asked in one start */
+#define EARLY_S     60  /* between bind and rename: a process that is stopped there, too, gets that long */
+#define OVERFLOW_ID 65534
 #define GROUPS_MAX  1024
 
 uint64_t cup_ipc_now_ms(void)
@@ -30,6 +33,39 @@ uint64_t cup_ipc_now_ms(void)
 
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* ---- users ---- */
+
+/*
+ * In a user namespace every user that has no number there is shown as this one (proc/sys/kernel/overflowuid), be it
+ * this process or any other: it is nobody's unless the namespace itself has it.
+ */
+static bool is_somebody(uint32_t id, const char *map_path)
+{
+    char text[4096], *at = text, *before;
+    int fd = id == OVERFLOW_ID ? open(map_path, O_RDONLY | O_CLOEXEC) : -1;
+    long length = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
+    bool is_it = id != OVERFLOW_ID;
+
+    if (fd >= 0)
+        close(fd);
+    text[length > 0 ? length : 0] = '\0';
+    do { /* a line: the first one here, the first one outside, how many */
+        uint64_t first, count;
+
+        before = at;
+        first = strtoull(at, &at, 10);
+        (void)strtoull(at, &at, 10);
+        count = strtoull(at, &at, 10);
+        is_it |= id - first < count;
+    } while (at != before);
+    return is_it;
+}
+
+static bool is_user(uid_t uid)
+{
+    return is_somebody(uid, "/proc/self/uid_map");
 }
 
 /* ---- the folder ---- */
@@ -59,6 +95,8 @@ bool cup_ipc_folder(char out_path[CUP_IPC_PATH_MAX])
     const char *named = cup_gate_conf()->socket_dir.text;
     const char *runtime = getenv("XDG_RUNTIME_DIR");
 
+    if (!is_user(geteuid()))
+        return false;
     if (named[0])
         return snprintf(out_path, CUP_IPC_PATH_MAX, "%s", named) < CUP_IPC_PATH_MAX &&
                is_safe_folder(out_path);
@@ -110,21 +148,40 @@ struct name {
     char text[];
 };
 
-static void sweep_one(const char *folder, const char *name, void *unused)
+/* Between its bind and its rename a socket refuses, too, however alive its process: for a moment only. */
+static bool may_be_dead(const char *path, const char *name)
+{
+    struct stat stat;
+
+    return lstat(path, &stat) == 0 && S_ISSOCK(stat.st_mode) && stat.st_uid == geteuid() &&
+           (name[0] != '.' || time(NULL) - stat.st_mtime > EARLY_S);
+}
+
+/* left: how many of ours may still be asked. */
+static void sweep_one(const char *folder, const char *name, void *left)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int probe;
 
-    (void)unused;
     if (snprintf(address.sun_path, sizeof address.sun_path, "%s/%s", folder, name) >=
-        (int)sizeof address.sun_path)
+            (int)sizeof address.sun_path ||
+        *(int *)left == 0 || !may_be_dead(address.sun_path, name))
         return;
+    --*(int *)left;
     probe = open_socket();
     if (probe >= 0 && connect(probe, (struct sockaddr *)&address, sizeof address) != 0 &&
         errno == ECONNREFUSED)
         unlink(address.sun_path);
     if (probe >= 0)
         close(probe);
+}
+
+static void sweep(const char *folder)
+{
+    int left = SWEEP_MAX;
+
+    cup_ipc_each_file(folder, NAME_PREFIX, INT_MAX, sweep_one, &left);
+    cup_ipc_each_file(folder, "." NAME_PREFIX, INT_MAX, sweep_one, &left);
 }
 
 void cup_ipc_each_file(const char *folder, const char *prefix, int most,
@@ -159,7 +216,7 @@ int cup_ipc_listen(uint64_t exporter, char out_path[CUP_IPC_PATH_MAX], cup_ipc_r
     if (!cup_ipc_folder(folder) || !fill_address(&early, folder, ".", exporter) ||
         !fill_address(&address, folder, "", exporter))
         return -1;
-    cup_ipc_each_file(folder, NAME_PREFIX, SWEEP_MAX, sweep_one, NULL);
+    sweep(folder);
     fd = open_socket();
     if (fd < 0) {
         *out_reason = CUP_IPC_SYSTEM;
@@ -182,7 +239,7 @@ static bool is_of_user(int fd, uid_t uid)
     struct ucred peer;
     socklen_t size = sizeof peer;
 
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == uid;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == uid && is_user(uid);
 }
 
 /* Its main group, or one of its others (Linux 4.13; one of very many is not found). */
@@ -192,7 +249,7 @@ static bool is_of_group(int fd, gid_t gid)
     gid_t groups[GROUPS_MAX];
     socklen_t size = sizeof peer, bytes = sizeof groups;
 
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+    if (!is_somebody(gid, "/proc/self/gid_map") || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
         return false;
     if (peer.gid == gid)
         return true;
@@ -209,10 +266,19 @@ cup_ipc_reason_t cup_ipc_let_in(const char *path, uint32_t gid)
     return chown(path, (uid_t)-1, gid) == 0 && chmod(path, 0660) == 0 ? CUP_IPC_OK : CUP_IPC_GROUP;
 }
 
-int cup_ipc_accept(int listener, uint32_t gid, bool *out_is_foreign)
+static pid_t process_of(int fd)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : 0;
+}
+
+int cup_ipc_accept(int listener, uint32_t gid, pid_t *out_pid, bool *out_is_foreign)
 {
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
+    *out_pid = fd >= 0 ? process_of(fd) : 0;
     *out_is_foreign = fd >= 0 && !is_of_user(fd, geteuid());
     if (fd < 0 || !*out_is_foreign || (gid != CUP_IPC_NO_GROUP && is_of_group(fd, gid)))
         return fd;

@@ -12,6 +12,7 @@
 #ifndef CUP_SHIM_IPC_SOCK_H
 #define CUP_SHIM_IPC_SOCK_H
 #include "shim/ipc_wire.h"
+#include <sys/types.h>
 
 #define CUP_IPC_TIMEOUT_MS 2000
 #define CUP_IPC_PATH_MAX   108 /* sun_path */
@@ -36,8 +37,11 @@ int cup_ipc_listen(uint64_t exporter, char out_path[CUP_IPC_PATH_MAX], cup_ipc_r
 /* From now on members of this group can connect to the socket at path. */
 cup_ipc_reason_t cup_ipc_let_in(const char *path, uint32_t gid);
 
-/* Of the same user, or of this group, a foreigner; -1 otherwise, and when nobody connects. */
-int cup_ipc_accept(int listener, uint32_t gid, bool *out_is_foreign);
+/*
+ * Of the same user, or of this group, a foreigner; -1 otherwise, and when nobody connects. out_pid: 0 for a
+ * process that can't be seen from here.
+ */
+int cup_ipc_accept(int listener, uint32_t gid, pid_t *out_pid, bool *out_is_foreign);
 
 /* A connection to an exporter of this user. -1 with a reason. */
 int cup_ipc_connect(uint64_t exporter, uint32_t uid, cup_ipc_reason_t *out_reason);

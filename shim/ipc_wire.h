@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define CUP_IPC_MAGIC        0x4355504fu
-#define CUP_IPC_VERSION      1
+#define CUP_IPC_VERSION      2
 #define CUP_IPC_SECRET_BYTES 16
 #define CUP_IPC_PAGE         64 /* handles in one message: their descriptors travel with it */
 #define CUP_IPC_NAME_MAX     64 /* of a named block (named.h), with its end */
@@ -82,9 +82,10 @@ typedef struct cup_ipc_reply {
     uint16_t reason; /* cup_ipc_reason_t */
     uint64_t seq;
     uint64_t range_base, range_bytes; /* all addresses that parts can be at */
-    uint64_t base, size_bytes;        /* the block */
-    uint32_t parts;                   /* that the block touches, in order, without gaps */
-    uint32_t first, count;            /* of them in this message */
+    uint64_t range_id;         /* of the context's memory: what comes after it may be at the same addresses */
+    uint64_t base, size_bytes; /* the block */
+    uint32_t parts;            /* that the block touches, in order, without gaps */
+    uint32_t first, count;     /* of them in this message */
     uint32_t spare;
     union {
         cup_ipc_part_t part[CUP_IPC_PAGE];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How: a copy is far if one of its addresses is a block of ours that the current context's device, or that
- * of the stream, can't reach. Then both sides get a context: a block of ours its heap's, other memory what
+ * How: a copy is far if one of its addresses is a block of ours, or of another process and open here, that
+ * the current context's device, or that of the stream, can't reach. Then both sides get a context: a block of ours its heap's, other memory what
  * the driver says of it. Linear copies between devices become cuMemcpyPeer, everything else cuMemcpy3DPeer,
  * which takes memory of the host and arrays, too.
  *
@@ -12,6 +12,7 @@
 #include "shim/capture.h"
 #include "shim/drv.h"
 #include "shim/gate.h"
+#include "shim/ipc_import.h"
 #include "shim/registry.h"
 #include "shim/stat.h"
 
@@ -46,13 +47,20 @@ static reach_t find_reach(const cup_peer_way_t *way)
     return reach;
 }
 
+static bool is_import_near(const cup_ipc_block_t *import, CUdevice device)
+{
+    return device >= 0 && device < CUP_PEER_DEVICES_MAX && (import->devices >> device & 1);
+}
+
 static bool is_out_of_reach(const reach_t *reach, CUdeviceptr addr)
 {
     cup_heap_t *heap = cup_registry_acquire_owner(addr);
+    cup_ipc_block_t import;
     bool is_far;
 
     if (!heap)
-        return false;
+        return cup_ipc_find(addr, &import) &&
+               (!is_import_near(&import, reach->current) || !is_import_near(&import, reach->stream));
     is_far = !cup_heap_is_near(heap, reach->current) || !cup_heap_is_near(heap, reach->stream);
     cup_heap_leave(heap);
     return is_far;
@@ -76,20 +84,33 @@ static bool is_captured(const cup_peer_way_t *way)
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+static CUdevice device_of(CUcontext ctx)
+{
+    CUdevice device = NO_DEVICE;
+    CUcontext popped;
+
+    if (cup_drv.cuCtxPushCurrent_v2(ctx) != CUDA_SUCCESS)
+        return NO_DEVICE;
+    if (cup_drv.cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        device = NO_DEVICE;
+    cup_drv.cuCtxPopCurrent_v2(&popped);
+    return device;
+}
+
 /* The context's device gets to the memory at addr, for good. What fails shows in the program's own call. */
 static void grant_to(CUcontext ctx, CUdeviceptr addr)
 {
+    CUdevice device = device_of(ctx);
     cup_heap_t *heap = cup_registry_acquire_owner(addr);
-    CUcontext owner = heap ? cup_heap_ctx(heap) : NULL, popped;
-    CUdevice device;
-    bool is_near = true;
+    CUcontext owner;
+    bool is_near;
 
+    if (!heap && device != NO_DEVICE)
+        cup_ipc_reach(addr, device);
     if (!heap)
         return;
-    if (cup_drv.cuCtxPushCurrent_v2(ctx) == CUDA_SUCCESS) {
-        is_near = cup_drv.cuCtxGetDevice(&device) != CUDA_SUCCESS || cup_heap_is_near(heap, device);
-        cup_drv.cuCtxPopCurrent_v2(&popped);
-    }
+    owner = cup_heap_ctx(heap);
+    is_near = device == NO_DEVICE || cup_heap_is_near(heap, device);
     cup_heap_leave(heap);
     if (!is_near && cup_peer_keep(ctx, device, owner))
         cup_registry_follow_peers(owner);
@@ -114,7 +135,7 @@ static bool is_far(const cup_peer_way_t *way, CUdeviceptr dst, CUdeviceptr src)
     bool is_it;
     reach_t reach;
 
-    if ((!cup_pool_owner(dst) && !cup_pool_owner(src)) || !cup_gate_enter(false))
+    if ((!cup_pool_owner(dst) && !cup_pool_owner(src) && !cup_ipc_has_imports()) || !cup_gate_enter(false))
         return false;
     reach = find_reach(way);
     is_it = is_out_of_reach(&reach, dst) || is_out_of_reach(&reach, src);
@@ -134,9 +155,11 @@ typedef struct side {
     CUcontext ctx; /* of DEVICE: whose it is; else the current one */
 } side_t;
 
+/* Of a block of ours, or of another process's that is open here. */
 static CUcontext find_heap_context(CUdeviceptr addr)
 {
     CUcontext ctx = NULL;
+    cup_ipc_block_t import;
     cup_heap_t *heap;
 
     if (!cup_gate_enter(false))
@@ -145,6 +168,8 @@ static CUcontext find_heap_context(CUdeviceptr addr)
     if (heap) {
         ctx = cup_heap_ctx(heap);
         cup_heap_leave(heap);
+    } else if (cup_ipc_find(addr, &import)) {
+        ctx = import.ctx;
     }
     cup_gate_leave();
     return ctx;

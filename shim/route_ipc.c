@@ -155,6 +155,22 @@ CUresult cup_route_ipc_open(const cup_ipc_token_t *token, uint32_t uid, bool is_
     return cup_ipc_open(token, uid, is_read_only, out_addr);
 }
 
+/* One of ours that can't be read is the driver's to refuse, but what is wrong is ours to say. */
+static bool read_token(const CUipcMemHandle *handle, cup_ipc_token_t *out_token)
+{
+    if (cup_ipc_token_read(handle, out_token))
+        return true;
+    if (out_token->magic != CUP_IPC_MAGIC || out_token->version == CUP_IPC_VERSION || !cup_gate_enter(true))
+        return false;
+    cup_log(
+        CUP_LOG_ERROR,
+        "an IPC handle is of another version of this library (%u, this one speaks %u): both processes need "
+        "the same",
+        (unsigned)out_token->version, (unsigned)CUP_IPC_VERSION);
+    cup_gate_leave();
+    return false;
+}
+
 /* False: the driver answers, also to what is wrong with the call. */
 static bool open_token(CUdeviceptr *dptr, const CUipcMemHandle *handle, unsigned int flags,
                        CUresult *out_result)
@@ -163,7 +179,7 @@ static bool open_token(CUdeviceptr *dptr, const CUipcMemHandle *handle, unsigned
     CUcontext ctx = NULL;
     bool is_ours = false;
 
-    if (!dptr || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || !cup_ipc_token_read(handle, &token) ||
+    if (!dptr || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || !read_token(handle, &token) ||
         !cup_gate_enter(true))
         return false;
     if (cup_drv.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS && ctx) {

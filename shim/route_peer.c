@@ -10,6 +10,7 @@
 #include "shim/drv.h"
 #include "shim/gate.h"
 #include "shim/green.h"
+#include "shim/ipc_import.h"
 #include "shim/peer.h"
 #include "shim/registry.h"
 #include "shim/route.h"
@@ -30,6 +31,7 @@ static CUresult enable(CUcontext peer)
     if (!cup_peer_add(ctx, device, peer))
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = cup_registry_follow_peers(peer);
+    cup_ipc_follow_peers(peer);
     if (result != CUDA_SUCCESS) {
         cup_peer_remove(ctx, peer);
         cup_registry_follow_peers(peer);

@@ -11,7 +11,7 @@ list=$root/tests/mutants/mutants.list
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 build=$dir/build
-TARGETS=(cupola test_order test_order_moments preload_order preload_cases preload_peer preload_ipc preload_ipc_guard gpu_debts wrong_shim test_growth preload_doors)
+TARGETS=(cupola test_order test_order_moments preload_order preload_cases preload_peer preload_ipc preload_ipc_guard preload_ipc_rough preload_named_guard gpu_debts wrong_shim test_growth preload_doors)
 
 copy_tree() {
     (cd "$root" && tar cf - --exclude='./build*' --exclude=./.git .) | (cd "$dir" && tar xf -)

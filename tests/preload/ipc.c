@@ -166,6 +166,89 @@ static void other_device(void)
     ipc_end(&there);
 }
 
+/* A copy in a capture of this device's: nothing but access makes it work. */
+static void copy_captured(CUdeviceptr to, CUdeviceptr from, uint64_t size)
+{
+    CUstream stream = client_stream(CU_STREAM_NON_BLOCKING);
+    CUgraphExec exec;
+    CUgraph graph;
+
+    REQUIRE(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+    REQUIRE(cuMemcpyDtoDAsync(to, from, size, stream) == CUDA_SUCCESS);
+    REQUIRE(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
+    REQUIRE(cuGraphInstantiate(&exec, graph, 0) == CUDA_SUCCESS);
+    REQUIRE(cuGraphLaunch(exec, stream) == CUDA_SUCCESS && cuStreamSynchronize(stream) == CUDA_SUCCESS);
+}
+
+/* Opened in a context of device 0, copied with one of device 1 current. */
+static void copied_afar(void)
+{
+    enum { SIZE = 3 << 20 };
+    peer_t there = ipc_peer();
+    servant_t block = ipc_exported(&there, SIZE, 1), here = ipc_opened(NULL, &block), own = {.size = SIZE};
+    uint64_t word;
+
+    own.number = 1;
+    REQUIRE(servant_tell(NULL, SERVANT_DEVICE, &own) == CUDA_SUCCESS);
+    REQUIRE(servant_tell(NULL, SERVANT_ALLOC, &own) == CUDA_SUCCESS);
+    REQUIRE(servant_wrong(here.address, SIZE, 1) == 0);
+    REQUIRE(cuMemcpyDtoD(own.address, here.address, SIZE) == CUDA_SUCCESS); /* the read comes after it */
+    REQUIRE(servant_wrong(own.address, SIZE, 1) == 0);
+    own.number = 2;
+    REQUIRE(servant_tell(NULL, SERVANT_FILL, &own) == CUDA_SUCCESS);
+    REQUIRE(cuMemcpy(here.address, own.address, SIZE) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
+    REQUIRE(ipc_wrong(&there, &block, SIZE, 2) == 0);
+    own.number = 3;
+    REQUIRE(servant_tell(NULL, SERVANT_FILL, &own) == CUDA_SUCCESS);
+    copy_captured(here.address, own.address, SIZE);
+    REQUIRE(ipc_wrong(&there, &block, SIZE, 3) == 0);
+    REQUIRE(cuMemcpyDtoH(&word, here.address, sizeof word) == CUDA_SUCCESS);
+    REQUIRE(cuMemcpyHtoD(here.address + 8, &word, sizeof word) == CUDA_SUCCESS);
+    REQUIRE(ipc_wrong(&there, &block, SIZE, 3) == 1);
+    REQUIRE(servant_tell(NULL, SERVANT_CLOSE, &here) == CUDA_SUCCESS);
+    REQUIRE(peer_end(&there) == 0);
+}
+
+/* A context of device 1 that has been let at the memory of device 0's reaches what that one opens, by kernels too. */
+static void reached_afar(void)
+{
+    enum { SIZE = 3 << 20 };
+    peer_t there = ipc_peer();
+    servant_t block = ipc_exported(&there, SIZE, 1), here, device = {.number = 1};
+    CUcontext first = servant_ctx, second;
+
+    REQUIRE(servant_tell(NULL, SERVANT_DEVICE, &device) == CUDA_SUCCESS);
+    second = servant_ctx;
+    REQUIRE(cuCtxEnablePeerAccess(first, 0) == CUDA_SUCCESS);
+    REQUIRE(cuCtxSetCurrent(first) == CUDA_SUCCESS);
+    here = ipc_opened(NULL, &block);
+    REQUIRE(cuCtxSetCurrent(second) == CUDA_SUCCESS);
+    here.size = SIZE;
+    here.number = 2;
+    REQUIRE(servant_tell(NULL, SERVANT_FILL, &here) == CUDA_SUCCESS);
+    REQUIRE(ipc_wrong(&there, &block, SIZE, 2) == 0);
+    REQUIRE(servant_tell(NULL, SERVANT_CLOSE, &here) == CUDA_SUCCESS);
+    REQUIRE(peer_end(&there) == 0);
+}
+
+/* Let at it while it is open. */
+static void reached_later(void)
+{
+    enum { SIZE = 3 << 20 };
+    peer_t there = ipc_peer();
+    servant_t block = ipc_exported(&there, SIZE, 1), here = ipc_opened(NULL, &block), device = {.number = 1};
+    CUcontext first = servant_ctx;
+
+    REQUIRE(servant_tell(NULL, SERVANT_DEVICE, &device) == CUDA_SUCCESS);
+    REQUIRE(cuCtxEnablePeerAccess(first, 0) == CUDA_SUCCESS);
+    here.size = SIZE;
+    here.number = 2;
+    REQUIRE(servant_tell(NULL, SERVANT_FILL, &here) == CUDA_SUCCESS);
+    REQUIRE(ipc_wrong(&there, &block, SIZE, 2) == 0);
+    REQUIRE(servant_tell(NULL, SERVANT_CLOSE, &here) == CUDA_SUCCESS);
+    REQUIRE(peer_end(&there) == 0);
+}
+
 /* ---- codes, and what opens count ---- */
 
 static void codes(void)
@@ -295,6 +378,89 @@ static void closed_in_capture(void)
     REQUIRE(peer_end(&there) == 0);
 }
 
+/*
+ * A capture keeps the mapping for one context; meanwhile another one opens the same block: each waits for its own.
+ */
+static void closed_elsewhere(void)
+{
+    enum { SIZE = 3 << 20 };
+    peer_t there = ipc_peer();
+    servant_t block = ipc_exported(&there, SIZE, 1), here = ipc_opened(NULL, &block), other;
+    CUstream stream = client_stream(CU_STREAM_NON_BLOCKING);
+    CUcontext second;
+    CUgraph graph;
+
+    REQUIRE(cuCtxCreate(&second, NULL, 0, 0) == CUDA_SUCCESS);
+    servant_load();
+    REQUIRE(cuCtxSetCurrent(servant_ctx) == CUDA_SUCCESS);
+    REQUIRE(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+    REQUIRE(servant_tell(NULL, SERVANT_CLOSE, &here) == CUDA_SUCCESS);
+    REQUIRE(cuCtxSetCurrent(second) == CUDA_SUCCESS);
+    other = ipc_opened(NULL, &block);
+    REQUIRE(other.address == here.address);
+    other.size = SIZE;
+    other.number = 50000;
+    REQUIRE(servant_tell(NULL, SERVANT_BUSY, &other) == CUDA_SUCCESS);
+    REQUIRE(servant_tell(NULL, SERVANT_CLOSE, &other) == CUDA_SUCCESS);
+    REQUIRE(cuCtxSetCurrent(servant_ctx) == CUDA_SUCCESS);
+    REQUIRE(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS && graph);
+    (void)servant_tell(NULL, SERVANT_CLOSE, &here); /* unmaps what is not in use */
+    REQUIRE(cuCtxSetCurrent(second) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
+    REQUIRE(softcuda_violations() == 0);
+    (void)servant_tell(NULL, SERVANT_CLOSE, &here);
+    REQUIRE(servant_tell(&there, SERVANT_FREE, &block) == CUDA_SUCCESS);
+    REQUIRE(ipc_comes_back_to(&there, block.address, SIZE)); /* both loans have ended */
+    REQUIRE(peer_end(&there) == 0);
+}
+
+/* ---- green contexts ---- */
+
+static CUcontext make_green(CUstream *out_stream)
+{
+    CUdevResource resource;
+    CUdevResourceDesc desc;
+    CUgreenCtx green;
+    CUcontext ctx;
+
+    REQUIRE(cuDeviceGetDevResource(0, &resource, CU_DEV_RESOURCE_TYPE_SM) == CUDA_SUCCESS);
+    REQUIRE(cuDevResourceGenerateDesc(&desc, &resource, 1) == CUDA_SUCCESS);
+    REQUIRE(cuGreenCtxCreate(&green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM) == CUDA_SUCCESS);
+    REQUIRE(cuGreenCtxStreamCreate(out_stream, green, CU_STREAM_NON_BLOCKING, 0) == CUDA_SUCCESS);
+    REQUIRE(cuCtxFromGreenCtx(&ctx, green) == CUDA_SUCCESS);
+    return ctx;
+}
+
+/* Opened in a green context: its work is waited for, whatever is current at the close, and it ends with the primary. */
+static void green(void)
+{
+    enum { SIZE = 3 << 20 };
+    peer_t there = ipc_peer();
+    servant_t block = ipc_exported(&there, SIZE, 1), here;
+    uint64_t size = SIZE, seed = 5, us = 50000, mapped;
+    void *params[] = {&here.address, &size, &seed, &us};
+    CUcontext primary, ctx;
+    CUstream stream;
+
+    REQUIRE(cuDevicePrimaryCtxRetain(&primary, 0) == CUDA_SUCCESS);
+    ctx = make_green(&stream);
+    REQUIRE(cuCtxSetCurrent(ctx) == CUDA_SUCCESS);
+    servant_load();
+    mapped = softcuda_mapped_bytes();
+    here = ipc_opened(NULL, &block);
+    REQUIRE(cuLaunchKernel(servant_late_fill, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL) == CUDA_SUCCESS);
+    REQUIRE(cuCtxSetCurrent(servant_ctx) == CUDA_SUCCESS);
+    REQUIRE(servant_tell(NULL, SERVANT_CLOSE, &here) == CUDA_SUCCESS);
+    REQUIRE(cuCtxSetCurrent(ctx) == CUDA_SUCCESS && cuStreamSynchronize(stream) == CUDA_SUCCESS);
+    REQUIRE(softcuda_violations() == 0);
+    here = ipc_opened(NULL, &block);
+    REQUIRE(servant_wrong(here.address, SIZE, seed) == 0);
+    REQUIRE(softcuda_mapped_bytes() > mapped);
+    REQUIRE(cuCtxSetCurrent(servant_ctx) == CUDA_SUCCESS && cuDevicePrimaryCtxReset(0) == CUDA_SUCCESS);
+    REQUIRE(softcuda_mapped_bytes() == mapped);
+    REQUIRE(servant_tell(NULL, SERVANT_CLOSE, &here) == CUDA_ERROR_INVALID_VALUE);
+    REQUIRE(peer_end(&there) == 0);
+}
+
 /* Work of before the handle was made is done when others can reach the block. */
 static void complete_before(void)
 {
@@ -335,6 +501,35 @@ static void context_ends(void)
     REQUIRE(ipc_comes_back(here.address, SIZE));
     far = ipc_opened(&there, &(servant_t){.handle = ipc_exported(NULL, SIZE, 3).handle});
     REQUIRE(ipc_wrong(&there, &far, SIZE, 3) == 0);
+    ipc_end(&there);
+}
+
+/*
+ * The exporter's context ends while its block is open: what the next one has, at the same addresses, is other memory.
+ */
+static void context_ends_open(void)
+{
+    enum { SIZE = 3 << 20 };
+    peer_t there = ipc_peer();
+    servant_t old = ipc_exported(NULL, SIZE, 1), far_old, new, far;
+
+    REQUIRE(servant_tell(NULL, SERVANT_NEW_CONTEXT, &new) == CUDA_SUCCESS); /* the thread's stack is there */
+    old = ipc_exported(NULL, SIZE, 1);
+    far_old = ipc_opened(&there, &old);
+    REQUIRE(servant_tell(NULL, SERVANT_NEW_CONTEXT, &new) == CUDA_SUCCESS);
+    new = ipc_exported(NULL, SIZE, 2);
+    REQUIRE(new.address == old.address);
+    far = ipc_opened(&there, &new);
+    REQUIRE(far.address != far_old.address);
+    REQUIRE(ipc_wrong(&there, &far, SIZE, 2) == 0 && ipc_wrong(&there, &far_old, SIZE, 1) == 0);
+    far.size = SIZE;
+    far.number = 3;
+    REQUIRE(servant_tell(&there, SERVANT_FILL, &far) == CUDA_SUCCESS);
+    REQUIRE(servant_wrong(new.address, SIZE, 3) == 0 && ipc_wrong(&there, &far_old, SIZE, 1) == 0);
+    REQUIRE(servant_tell(&there, SERVANT_CLOSE, &far_old) == CUDA_SUCCESS);
+    REQUIRE(ipc_wrong(&there, &far, SIZE, 3) == 0);
+    REQUIRE(servant_tell(&there, SERVANT_CLOSE, &far) == CUDA_SUCCESS);
+    REQUIRE(servant_ask(&there, SERVANT_MAPPED, "") == 0);
     ipc_end(&there);
 }
 
@@ -503,13 +698,19 @@ static void growth(void)
     X(many_handles)      \
     X(isolated)          \
     X(other_device)      \
+    X(copied_afar)       \
+    X(reached_afar)      \
+    X(reached_later)     \
     X(codes)             \
     X(reused_address)    \
     X(freed_on_loan)     \
     X(closed_in_use)     \
     X(complete_before)   \
     X(closed_in_capture) \
+    X(closed_elsewhere)  \
+    X(green)             \
     X(context_ends)      \
+    X(context_ends_open) \
     X(foreign)           \
     X(failures)          \
     X(threads)           \

@@ -8,6 +8,7 @@
 #ifndef CUP_TESTS_PRELOAD_IPC_BED_H
 #define CUP_TESTS_PRELOAD_IPC_BED_H
 #include "tests/preload/servant.h"
+#include <sys/mman.h>
 #include <time.h>
 
 #define IPC_SERVANT "servant"
@@ -102,6 +103,26 @@ static inline int ipc_comes_back_to(const peer_t *where, CUdeviceptr address, ui
 static inline int ipc_comes_back(CUdeviceptr address, uint64_t size)
 {
     return ipc_comes_back_to(NULL, address, size);
+}
+
+/* What this process says on stderr between the two is listened to: whether some line has this text. */
+static inline int ipc_listen(void)
+{
+    int before = dup(2), said = memfd_create("said", 0);
+
+    REQUIRE(before >= 0 && said >= 0 && dup2(said, 2) == 2 && close(said) == 0);
+    return before;
+}
+
+static inline int ipc_has_said(int before, const char *text)
+{
+    char said[8192];
+    ssize_t length = pread(2, said, sizeof said - 1, 0);
+
+    REQUIRE(length >= 0 && dup2(before, 2) == 2 && close(before) == 0);
+    said[length] = 0;
+    fputs(said, stderr);
+    return strstr(said, text) != NULL;
 }
 
 /* For counted.sh: what this process must have counted at its exit. */

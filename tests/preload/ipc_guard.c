@@ -8,6 +8,7 @@
 #include "shim/ipc_wire.h"
 #include "tests/preload/ipc_bed.h"
 #include "tests/support/rng.h"
+#include <sched.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
@@ -279,11 +280,124 @@ static void leftovers(void)
     ipc_count("ipc_exports", 1);
 }
 
-#define CASE_LIST(X) \
-    X(unsafe_folder) \
-    X(tokens)        \
-    X(noise)         \
-    X(leftovers)     \
+/* A socket of this name in the folder, that nobody listens on, as old as that. */
+static void leave_socket(const char *name, time_t age_s)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct timespec times[2] = {{.tv_sec = time(NULL) - age_s}, {.tv_sec = time(NULL) - age_s}};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    REQUIRE(snprintf(address.sun_path, sizeof address.sun_path, "%s/%.40s", g_folder, name) <
+            (int)sizeof address.sun_path);
+    REQUIRE(bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && close(fd) == 0);
+    REQUIRE(utimensat(AT_FDCWD, address.sun_path, times, AT_SYMLINK_NOFOLLOW) == 0);
+}
+
+static int is_left(const char *name)
+{
+    char path[128];
+    struct stat stat;
+
+    snprintf(path, sizeof path, "%s/%.40s", g_folder, name);
+    return lstat(path, &stat) == 0 && unlink(path) == 0;
+}
+
+/*
+ * A process that died before it listened leaves a socket, too; one that is about to listen keeps its own. What else
+ * is in the folder, however much, is in nobody's way.
+ */
+static void leftovers_early(void)
+{
+    enum { OTHERS = 1200, EACH = 100 };
+    char path[128];
+
+    for (int i = 0; i < OTHERS; i++) {
+        snprintf(path, sizeof path, "%s/other-%d", g_folder, i);
+        REQUIRE(close(open(path, O_CREAT | O_CLOEXEC, 0600)) == 0);
+        if (i % EACH == 0) { /* everywhere among them, in whatever order they are read */
+            snprintf(path, sizeof path, "cupola-ipc-%016x", i);
+            leave_socket(path, 0);
+        }
+    }
+    leave_socket(".cupola-ipc-1123456789abcdef", 3600);
+    leave_socket(".cupola-ipc-2123456789abcdef", 0);
+    REQUIRE(ipc_exported(NULL, SIZE, 1).result == CUDA_SUCCESS);
+    for (int i = 0; i < OTHERS; i++) {
+        snprintf(path, sizeof path, "%s/other-%d", g_folder, i);
+        REQUIRE(unlink(path) == 0);
+        snprintf(path, sizeof path, "cupola-ipc-%016x", i);
+        REQUIRE(!is_left(path));
+    }
+    REQUIRE(!is_left(".cupola-ipc-1123456789abcdef"));
+    REQUIRE(is_left(".cupola-ipc-2123456789abcdef"));
+    ipc_count("ipc_exports", 1);
+}
+
+/* ---- users without a number ---- */
+
+/* A process that its user namespace has no user for. */
+static int run_unmapped(const char *socket)
+{
+    if (unshare(CLONE_NEWUSER) != 0)
+        return 77;
+    return servant_run(atoi(socket));
+}
+
+/* It may be anybody: everybody else without a number looks the same. */
+static void unmapped(void)
+{
+    const char *const args[] = {"unmapped", NULL};
+    peer_t there = peer_start(args);
+    servant_t block = {.size = SIZE};
+    int code;
+
+    peer_say(there.socket, &(servant_t){.order = SERVANT_NOTE}, sizeof block);
+    if (!peer_try_hear(there.socket, &block, sizeof block)) {
+        code = peer_end(&there);
+        REQUIRE(code == 77);
+        _Exit(77);
+    }
+    block = ipc_filled(&there, SIZE, 1);
+    REQUIRE(servant_tell(&there, SERVANT_GET, &block) == CUDA_ERROR_NOT_SUPPORTED);
+    REQUIRE(peer_end(&there) == 0);
+    REQUIRE(ipc_exported(NULL, SIZE, 1).result == CUDA_SUCCESS);
+    ipc_count("ipc_exports", 1);
+}
+
+/* ---- other versions ---- */
+
+/* The driver refuses it, and one line says why. */
+static void version(void)
+{
+    peer_t there = ipc_peer();
+    servant_t block = ipc_exported(&there, SIZE, 4), here = block;
+    cup_ipc_token_t token = token_of(&block);
+    int before;
+
+    token.version++;
+    here.handle = handle_of(token);
+    before = ipc_listen();
+    REQUIRE(servant_tell(NULL, SERVANT_OPEN, &here) == CUDA_ERROR_INVALID_VALUE);
+    REQUIRE(ipc_has_said(before, "another version"));
+    REQUIRE(peer_end(&there) == 0);
+    ipc_count("ipc_opens", 0);
+}
+
+#define CASE_LIST(X)   \
+    X(unsafe_folder)   \
+    X(tokens)          \
+    X(noise)           \
+    X(leftovers)       \
+    X(leftovers_early) \
+    X(unmapped)        \
+    X(version)         \
     X(other_user)
 
-IPC_MAIN(CASE_LIST)
+int main(int argc, char **argv)
+{
+    static const ipc_case_t cases[] = {CASE_LIST(IPC_CASE)};
+
+    if (argc == 3 && strcmp(argv[1], "unmapped") == 0)
+        return run_unmapped(argv[2]);
+    return ipc_main(argc, argv, cases, sizeof cases / sizeof cases[0]);
+}

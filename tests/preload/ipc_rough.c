@@ -188,6 +188,52 @@ static void descriptors(void)
     ipc_count("quarantined_bytes", 0);
 }
 
+/* The number that the program's next file gets. */
+static int next_number(void)
+{
+    int fd = dup(0);
+
+    REQUIRE(fd >= 0 && close(fd) == 0);
+    return fd;
+}
+
+/*
+ * Descriptors of ours don't take the low numbers, which some programs need; and where there are none left one line
+ * says how many there can be.
+ */
+static void numbers(void)
+{
+    enum { BLOCKS = 20, ALL = 256 };
+    peer_t there = ipc_peer();
+    servant_t block[BLOCKS], large = {.size = 512 << 20}, far;
+    int before, next;
+
+    for (int i = 0; i < BLOCKS; i++)
+        block[i] = ipc_filled(NULL, SIZE, (uint64_t)i);
+    next = next_number();
+    REQUIRE(next < ALL / 2);
+    set_limit(NULL, ALL);
+    for (int i = 0; i < BLOCKS; i++) {
+        REQUIRE(servant_tell(NULL, SERVANT_GET, &block[i]) == CUDA_SUCCESS);
+        far = ipc_opened(&there, &block[i]);
+        REQUIRE(ipc_wrong(&there, &far, SIZE, (uint64_t)i) == 0);
+    }
+    REQUIRE(next_number() == next);
+    set_limit(NULL, 0);
+    REQUIRE(servant_tell(NULL, SERVANT_ALLOC, &large) == CUDA_SUCCESS); /* the software driver's take some */
+    next = next_number();
+    set_limit(NULL, ALL / 2);
+    before = ipc_listen();
+    REQUIRE(servant_tell(NULL, SERVANT_GET, &large) != CUDA_SUCCESS);
+    REQUIRE(ipc_has_said(before, "ulimit -n is"));
+    REQUIRE(next_number() == next); /* what was made on the way has gone */
+    set_limit(NULL, 0);
+    REQUIRE(servant_tell(NULL, SERVANT_GET, &large) == CUDA_SUCCESS);
+    REQUIRE(next_number() == next);
+    ipc_end(&there);
+    ipc_count("quarantined_bytes", 0);
+}
+
 /* The exporter can't take a connection: an open gives up, and a later one succeeds. */
 static void deaf(void)
 {
@@ -202,6 +248,83 @@ static void deaf(void)
     REQUIRE(servant_tell(NULL, SERVANT_CLOSE, &here) == CUDA_SUCCESS);
     REQUIRE(peer_end(&there) == 0);
     ipc_count("ipc_mapped_bytes", 0);
+}
+
+/* ---- descriptors that the program closes ---- */
+
+static void usurp_all(const peer_t *where, int only_sockets)
+{
+    servant_t message = {.number = (uint64_t)only_sockets};
+
+    REQUIRE(servant_tell(where, SERVANT_USURP, &message) == CUDA_SUCCESS);
+    REQUIRE(servant_ask(where, SERVANT_USURPED, "") == 0);
+}
+
+/* Freed longer ago than the dead are mourned: nobody gets it while it is mapped there. */
+static void require_kept(const peer_t *there, const servant_t *freed, servant_t *far, uint64_t seed)
+{
+    enum { COUNT = 8 };
+    servant_t next[COUNT];
+
+    ipc_pause(1500000);
+    for (int i = 0; i < COUNT; i++) {
+        next[i] = ipc_filled(NULL, SIZE, 50 + (uint64_t)i);
+        REQUIRE(next[i].address != freed->address);
+    }
+    REQUIRE(ipc_wrong(there, far, SIZE, seed) == 0);
+    for (int i = 0; i < COUNT; i++)
+        REQUIRE(servant_tell(NULL, SERVANT_FREE, &next[i]) == CUDA_SUCCESS);
+}
+
+/*
+ * The exporter closes what it does not know, and has files of its own under our numbers: they stay its own; what is
+ * open stays lent, until the importer's end.
+ */
+static void usurped(void)
+{
+    peer_t there = ipc_peer();
+    servant_t block = ipc_filled(NULL, SIZE, 1), other = ipc_filled(NULL, SIZE, 2), far, late;
+
+    (void)servant_ask(NULL, SERVANT_NOTE, "");
+    REQUIRE(servant_tell(NULL, SERVANT_GET, &block) == CUDA_SUCCESS);
+    REQUIRE(servant_tell(NULL, SERVANT_GET, &other) == CUDA_SUCCESS);
+    far = ipc_opened(&there, &block);
+    usurp_all(NULL, 0);
+    late.handle = other.handle;
+    REQUIRE(servant_tell(&there, SERVANT_OPEN, &late) == CUDA_ERROR_INVALID_HANDLE);
+    REQUIRE(servant_tell(NULL, SERVANT_FREE, &block) == CUDA_SUCCESS);
+    require_kept(&there, &block, &far, 1);
+    REQUIRE(servant_ask(NULL, SERVANT_USURPED, "") == 0);
+    late = ipc_filled(NULL, SIZE, 3);
+    REQUIRE(servant_tell(NULL, SERVANT_GET, &late) == CUDA_ERROR_OPERATING_SYSTEM);
+    REQUIRE(servant_tell(&there, SERVANT_CLOSE, &far) == CUDA_SUCCESS);
+    REQUIRE(servant_tell(NULL, SERVANT_FREE, &other) == CUDA_SUCCESS);
+    REQUIRE(peer_end(&there) == 0);
+    REQUIRE(ipc_comes_back(block.address, SIZE));
+    REQUIRE(servant_ask(NULL, SERVANT_USURPED, "") == 0);
+    ipc_count("quarantined_bytes", 0);
+}
+
+/* The importer does: it keeps what it has open, and can open more. */
+static void usurped_there(void)
+{
+    peer_t there = ipc_peer();
+    servant_t block = ipc_exported(NULL, SIZE, 1), other = ipc_exported(NULL, SIZE, 2), far, far_other;
+
+    (void)servant_ask(&there, SERVANT_NOTE, "");
+    far = ipc_opened(&there, &block);
+    usurp_all(&there, 1);
+    REQUIRE(servant_tell(NULL, SERVANT_FREE, &block) == CUDA_SUCCESS);
+    require_kept(&there, &block, &far, 1);
+    far_other = ipc_opened(&there, &other);
+    REQUIRE(ipc_wrong(&there, &far_other, SIZE, 2) == 0);
+    REQUIRE(servant_tell(&there, SERVANT_CLOSE, &far) == CUDA_SUCCESS);
+    REQUIRE(servant_tell(&there, SERVANT_CLOSE, &far_other) == CUDA_SUCCESS);
+    REQUIRE(servant_ask(&there, SERVANT_MAPPED, "") == 0);
+    REQUIRE(servant_ask(&there, SERVANT_USURPED, "") == 0);
+    ipc_end(&there);
+    REQUIRE(ipc_comes_back(block.address, SIZE));
+    ipc_count("quarantined_bytes", 0);
 }
 
 /* ---- forked ---- */
@@ -234,7 +357,10 @@ static void forked(void)
     X(mourned)       \
     X(stopped)       \
     X(descriptors)   \
+    X(numbers)       \
     X(deaf)          \
+    X(usurped)       \
+    X(usurped_there) \
     X(forked)
 
 IPC_MAIN(CASE_LIST)

@@ -10,6 +10,7 @@
 #include "shim/ipc_wire.h"
 #include "tests/preload/named_bed.h"
 #include <grp.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
@@ -165,6 +166,82 @@ static void tokens(void)
         ask_with_tokens(&own_token, &team_token);
     REQUIRE(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
     ipc_count("named_publishes", 1);
+}
+
+/* The descriptor behind the first handle of a block, lent and given back by the book. */
+static int fetch_as_member(const cup_ipc_token_t *token)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(CUP_IPC_PAGE * sizeof(int))];
+    } control;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    cup_ipc_request_t request = {.magic = CUP_IPC_MAGIC, .version = CUP_IPC_VERSION, .id = token->id};
+    cup_ipc_reply_t reply;
+    struct iovec part = {&reply, sizeof reply};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0), memory = -1;
+
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", socket_path());
+    memcpy(request.secret, token->secret, sizeof request.secret);
+    if (setgroups(0, NULL) != 0 || setgid(TEAM) != 0 || setuid(TEAM) != 0 ||
+        connect(fd, (struct sockaddr *)&address, sizeof address) != 0)
+        return -1;
+    request.verb = CUP_IPC_OPEN;
+    request.seq = request.loan = 1;
+    if (send(fd, &request, sizeof request, 0) < 0 || recv(fd, &reply, sizeof reply, 0) < 0)
+        return -1;
+    request.verb = CUP_IPC_FETCH;
+    request.count = 1;
+    if (send(fd, &request, sizeof request, 0) < 0 || recvmsg(fd, &message, 0) < 0 || reply.count != 1)
+        return -1;
+    memcpy(&memory, CMSG_DATA(&control.header), sizeof memory);
+    request.verb = CUP_IPC_CLOSE;
+    (void)!send(fd, &request, sizeof request, 0);
+    return memory;
+}
+
+/* 0: what the descriptor leads to was as it had been also when told to look. */
+static int keep_as_member(const cup_ipc_token_t *token, int socket)
+{
+    int memory = fetch_as_member(token);
+    const char *bytes = memory < 0 ? MAP_FAILED : mmap(NULL, SMALL, PROT_READ, MAP_SHARED, memory, 0);
+    char go;
+
+    if (bytes == MAP_FAILED || softcuda_verify_region(bytes, SMALL, 7) != 0)
+        return 2;
+    if (send(socket, "", 1, 0) != 1 || recv(socket, &go, 1, 0) != 1)
+        return 3;
+    return softcuda_verify_region(bytes, SMALL, 7) != 0;
+}
+
+/* A member of the group keeps the descriptor of a block: what the owner puts elsewhere later is none of its business. */
+static void kept(void)
+{
+    enum { COUNT = 8 };
+    servant_t team;
+    cup_ipc_token_t token;
+    int ends[2], status;
+    char ready;
+    pid_t child;
+
+    need_root();
+    team = ipc_exported(NULL, SMALL, 7);
+    REQUIRE(cupola_publish("team", team.address, 0, TEAM) == CUPOLA_OK);
+    REQUIRE(cup_ipc_token_read(&team.handle, &token) && socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
+    child = fork();
+    if (child == 0)
+        _exit(keep_as_member(&token, ends[1]));
+    close(ends[1]);
+    REQUIRE(recv(ends[0], &ready, 1, 0) == 1);
+    REQUIRE(servant_tell(NULL, SERVANT_FREE, &team) == CUDA_SUCCESS);
+    ipc_pause(100000);
+    for (int i = 0; i < COUNT; i++)
+        REQUIRE(ipc_filled(NULL, SMALL, 50 + (uint64_t)i).address != team.address);
+    REQUIRE(send(ends[0], "", 1, 0) == 1);
+    REQUIRE(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    ipc_count("quarantined_bytes", 2 << 20);
 }
 
 /* Listens under this name, as a stranger, and says nothing: the death of its parent ends it. */
@@ -391,6 +468,7 @@ static void tool(void)
     X(strangers)     \
     X(group)         \
     X(tokens)        \
+    X(kept)          \
     X(impostor)      \
     X(forked)        \
     X(raw)           \

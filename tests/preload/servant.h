@@ -11,6 +11,7 @@
 #define CUP_TESTS_PRELOAD_SERVANT_H
 #include "preload/cupola.h"
 #include "tests/preload/client.h"
+#include "tests/preload/usurp.h"
 #include "tests/softcuda/pattern.h"
 #include "tests/support/peer.h"
 #include <dirent.h>
@@ -33,6 +34,10 @@
     X(MAPPED, "number = bytes of addresses mapped")                                                          \
     X(DESCRIPTORS, "number = descriptors open")                                                              \
     X(LIMIT, "number - 1 descriptors more than are open now; 0: as many as allowed")                         \
+    X(NOTE, "remembers which descriptors are open")                                                          \
+    X(USURP, "closes those that came since, with number 1 sockets only, and has files of its own there; "    \
+             "number = how many")                                                                            \
+    X(USURPED, "number = how many of these files are not as they were")                                      \
     X(VIOLATIONS, "number = overlap violations")                                                             \
     X(BUSY, "a kernel that fills size bytes at address, after number microseconds")                          \
     X(SYNC, "waits for the context")                                                                         \
@@ -241,6 +246,15 @@ static inline void servant_do(servant_t *m)
         break;
     case SERVANT_LIMIT:
         servant_limit(m->number);
+        break;
+    case SERVANT_NOTE:
+        usurp_note();
+        break;
+    case SERVANT_USURP:
+        m->number = usurp((int)m->number);
+        break;
+    case SERVANT_USURPED:
+        m->number = usurp_changed();
         break;
     case SERVANT_VIOLATIONS:
         m->number = softcuda_violations();

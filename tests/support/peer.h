@@ -4,7 +4,7 @@
  * socket.
  * What:       start, say and hear (whole messages, 20 s at most), end. A forked child may not use the
  *             driver, so the other side is executed anew: the last argument of its main() is the number of
- *             its socket.
+ *             its socket. It may have a world of its own: other variables, and what is done before it is executed.
  * Threads:    one.
  */
 #ifndef CUP_TESTS_PEER_H
@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -27,8 +28,24 @@ typedef struct peer {
     int socket;
 } peer_t;
 
+/* env: NAME=VALUE, beside what is there, NULL at the end; enter: called in the new process. Either may be NULL. */
+typedef struct peer_world {
+    const char *const *env;
+    void (*enter)(void);
+} peer_world_t;
+
+/* In the new process. */
+static inline void peer_enter(const peer_world_t *world)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* also one that is stopped: nobody waits for it in vain */
+    for (const char *const *one = world->env; one && *one; one++)
+        REQUIRE(putenv((char *)*one) == 0);
+    if (world->enter)
+        world->enter();
+}
+
 /* Runs this program with these arguments (NULL at the end) and the number of its socket behind them. */
-static inline peer_t peer_start(const char *const *args)
+static inline peer_t peer_start_in(const peer_world_t *world, const char *const *args)
 {
     const struct timeval timeout = {.tv_sec = PEER_TIMEOUT_S};
     const char *argv[PEER_ARGS_MAX] = {"peer"};
@@ -47,12 +64,19 @@ static inline peer_t peer_start(const char *const *args)
     peer = (peer_t){fork(), ends[0]};
     if (peer.pid == 0) {
         close(ends[0]);
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* also one that is stopped: nobody waits for it in vain */
+        peer_enter(world);
         execv("/proc/self/exe", (char *const *)argv);
         _exit(127);
     }
     close(ends[1]);
     return peer;
+}
+
+static inline peer_t peer_start(const char *const *args)
+{
+    const peer_world_t same = {NULL, NULL};
+
+    return peer_start_in(&same, args);
 }
 
 static inline void peer_say(int to, const void *bytes, size_t size)
