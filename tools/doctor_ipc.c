@@ -8,6 +8,7 @@
  */
 #define _GNU_SOURCE
 #include "tools/doctor.h"
+#include "allocator/range.h"
 #include "shim/ipc_sock.h"
 #include <cuda.h>
 #include <dlfcn.h>
@@ -20,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,6 +34,7 @@
     X(cuDeviceGetCount)     \
     X(cuDeviceGet)          \
     X(cuDeviceGetName)      \
+    X(cuDeviceTotalMem_v2)  \
     X(cuDeviceGetAttribute) \
     X(cuDeviceCanAccessPeer)
 
@@ -116,13 +119,15 @@ static void find_mig(int number, const char *name)
     globfree(&found);
 }
 
-static void find_device(const entries_t *driver, int number)
+/* Returns its memory. */
+static uint64_t find_device(const entries_t *driver, int number)
 {
     char name[256] = "";
     CUdevice device;
+    size_t bytes = 0;
 
     if (driver->cuDeviceGet(&device, number) != CUDA_SUCCESS)
-        return; /* said by doctor_driver.c */
+        return 0; /* said by doctor_driver.c */
     driver->cuDeviceGetName(name, sizeof name - 1, device);
 #define X(flag, lack, fine, not_fine, remedy) \
     find_fact(number, attribute(driver, device, CU_DEVICE_ATTRIBUTE_##flag), lack, fine, not_fine, remedy);
@@ -130,6 +135,8 @@ static void find_device(const entries_t *driver, int number)
 #undef X
     find_mode(number, attribute(driver, device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE));
     find_mig(number, name);
+    driver->cuDeviceTotalMem_v2(&bytes, device);
+    return bytes;
 }
 
 static int may_reach(const entries_t *driver, int from, int to)
@@ -170,20 +177,23 @@ static void find_reach(const entries_t *driver, int from, int count)
                     "device %d reaches: %s", from, row);
 }
 
-static void find_devices(const entries_t *driver)
+/* Returns the memory of all of them. */
+static uint64_t find_devices(const entries_t *driver)
 {
+    uint64_t bytes = 0;
     int count = 0;
 
     driver->cuDeviceGetCount(&count);
     count = count < DEVICES_MAX ? count : DEVICES_MAX;
     for (int i = 0; i < count; i++)
-        find_device(driver, i);
+        bytes += find_device(driver, i);
     for (int i = 0; i < count; i++)
         find_reach(driver, i, count);
+    return bytes;
 }
 
-/* What is wrong with the driver cup_doctor_driver() has said. */
-static void find_driver(void)
+/* What is wrong with the driver cup_doctor_driver() has said. Returns the memory of all devices; 0: not known. */
+static uint64_t find_driver(void)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     bool is_whole = driver != NULL;
@@ -195,9 +205,9 @@ static void find_driver(void)
     ENTRY_LIST(X)
 #undef X
     if (is_whole && entries.cuInit(0) == CUDA_SUCCESS)
-        find_devices(&entries);
-    else
-        cup_doctor_find(CUP_FINDING_NOTE, "ipc", NULL, "devices: not known without a driver");
+        return find_devices(&entries);
+    cup_doctor_find(CUP_FINDING_NOTE, "ipc", NULL, "devices: not known without a driver");
+    return 0;
 }
 
 /* ---- the process ---- */
@@ -206,7 +216,8 @@ static void find_driver(void)
 #define NAMESPACE_LIST(X)                                                                                   \
     X(pid, 4026531836, "the driver's own handles may not open outside of it: run both in one (--pid=host)") \
     X(ipc, 4026531839, "the driver's own handles may not open outside of it: run both in one (--ipc=host)") \
-    X(user, 4026531837, "processes of other user namespaces are seen as other users, and refused: share it")
+    X(user, 4026531837,                                                                                     \
+      "processes whose user is another one outside, or none, are refused: map the same one into both")
 
 static void find_namespace(const char *kind, uint64_t first, const char *remedy)
 {
@@ -242,8 +253,53 @@ static void find_user(void)
         cup_doctor_find(CUP_FINDING_OK, "ipc", NULL, "user %u; processes of other users are refused",
                         (unsigned)geteuid());
     else
-        cup_doctor_find(CUP_FINDING_NOTE, "ipc", "run both sides in one user namespace",
+        cup_doctor_find(CUP_FINDING_NOTE, "ipc",
+                        "run both sides in one user namespace, or map the same user of the machine into both",
                         "user %u, another number outside of this user namespace", (unsigned)geteuid());
+}
+
+/* ---- descriptors ---- */
+
+/* What so many handles hold, the lowest of a range first: a handle's size is that of the zone where it lies. */
+static uint64_t bytes_behind(uint64_t handles, bool is_isolating)
+{
+    static const struct {
+        uint64_t from, handle;
+    } zone[] = {
+#define X(name, from, handle) {from, handle},
+        CUP_HANDLE_ZONE_LIST(X)
+#undef X
+    };
+    const size_t count = is_isolating ? 1 : sizeof zone / sizeof zone[0];
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        uint64_t fit = i + 1 < count ? (zone[i + 1].from - zone[i].from) / zone[i].handle : handles;
+
+        fit = fit < handles ? fit : handles;
+        bytes += fit * zone[i].handle;
+        handles -= fit;
+    }
+    return bytes;
+}
+
+/* Each handle behind what is exported takes one descriptor of the exporter; importers keep none. */
+static void find_descriptors(const cup_conf_t *conf, uint64_t device_bytes)
+{
+    struct rlimit limit;
+
+    if (conf->backing.word == CUP_BACKING_RAW || getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return; /* the driver's own handles take none */
+    uint64_t descriptors = limit.rlim_cur < (1u << 30) ? limit.rlim_cur : 1u << 30;
+    uint64_t bytes = bytes_behind(descriptors, conf->ipc_isolate.word);
+
+    cup_doctor_find(bytes < device_bytes ? CUP_FINDING_NOTE : CUP_FINDING_OK, "ipc",
+                    bytes < device_bytes ? "ulimit -n 65536 (containers: --ulimit nofile=65536, services: "
+                                           "LimitNOFILE=) where a process exports more"
+                                         : NULL,
+                    "%" PRIu64 " descriptors: %.1f GiB can be exported%s", descriptors,
+                    (double)bytes / (double)CUP_GIB,
+                    conf->ipc_isolate.word ? " (CUPOLA_IPC_ISOLATE=1: 2 MiB each)" : "");
 }
 
 /* ---- the socket folder ---- */
@@ -325,11 +381,13 @@ static void find_backing(const cup_conf_t *conf)
 
 void cup_doctor_ipc(const cup_conf_t *conf)
 {
-    find_driver();
+    uint64_t device_bytes = find_driver();
+
 #define X(kind, first, remedy) find_namespace(#kind, first, remedy);
     NAMESPACE_LIST(X)
 #undef X
     find_user();
+    find_descriptors(conf, device_bytes);
     find_sockets(conf);
     find_backing(conf);
 }

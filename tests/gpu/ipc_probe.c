@@ -11,6 +11,7 @@
  */
 #define _GNU_SOURCE
 #include "bench/dev.h"
+#include "shim/ipc_wire.h"
 #include "tests/support/peer.h"
 #include <stdio.h>
 #include <string.h>
@@ -208,28 +209,70 @@ static void ask_get(void)
     line("get-realloc-other", memcmp(&handle, &other, sizeof handle) != 0);
 }
 
-/* Nonsense, and what the library uses for its own tokens: none may be opened. */
+static uint64_t random_word(void)
+{
+    static uint64_t word = 1;
+
+    word = word * 6364136223846793005ull + 1442695040888963407ull;
+    return word ^ word >> 32;
+}
+
+static CUipcMemHandle random_handle(void)
+{
+    CUipcMemHandle handle;
+
+    for (size_t at = 0; at < sizeof handle; at++)
+        handle.reserved[at] = (char)random_word();
+    return handle;
+}
+
+/* As the library makes its tokens, of a block that nobody has. */
+static CUipcMemHandle random_token(void)
+{
+    cup_ipc_token_t token = {.magic = CUP_IPC_MAGIC,
+                             .version = CUP_IPC_VERSION,
+                             .device = (uint16_t)(random_word() % 2),
+                             .exporter = random_word(),
+                             .id = random_word() % 1000,
+                             .base = 0x7f0000000000 + random_word() % (1u << 20) * 512,
+                             .size_bytes = 1 + random_word() % LARGE,
+                             .pid =
+                                 random_word() % 2 ? (int32_t)getppid() : (int32_t)(random_word() % 32768)};
+    CUipcMemHandle handle;
+
+    for (size_t i = 0; i < sizeof token.secret; i++)
+        token.secret[i] = (uint8_t)random_word();
+    token.check = cup_ipc_token_check(&token);
+    memcpy(&handle, &token, sizeof handle);
+    return handle;
+}
+
+/* None may be opened: of noise, and of tokens that the driver does not know. */
+static void ask_strange(const char *what, CUipcMemHandle (*make)(void))
+{
+    enum { COUNT = 10000 };
+    long refused = 0, invalid = 0;
+    CUdeviceptr block;
+
+    for (int i = 0; i < COUNT; i++) {
+        CUresult result = cuIpcOpenMemHandle(&block, make(), LAZY);
+
+        refused += result != CUDA_SUCCESS;
+        invalid += result == CUDA_ERROR_INVALID_VALUE;
+    }
+    printf("open-%s-refused %ld of %d\n", what, refused, COUNT);
+    printf("probe-open-%s-invalid-value %ld\n", what, invalid);
+}
+
 static void ask_nonsense(void)
 {
-    uint64_t random = 1, refused = 0, invalid = 0;
     CUipcMemHandle handle;
     CUdeviceptr block;
 
     memset(&handle, 0, sizeof handle);
     line("open-zeros", cuIpcOpenMemHandle(&block, handle, LAZY));
-    for (int i = 0; i < 10000; i++) {
-        for (size_t at = 0; at < sizeof handle; at++) {
-            random = random * 6364136223846793005ull + 1442695040888963407ull;
-            handle.reserved[at] = (char)(random >> 56);
-        }
-        if (i % 2)
-            memcpy(handle.reserved, "OPUC\1\0", 6);
-        CUresult result = cuIpcOpenMemHandle(&block, handle, LAZY);
-        refused += result != CUDA_SUCCESS;
-        invalid += result == CUDA_ERROR_INVALID_VALUE;
-    }
-    line("open-nonsense-refused", (long)refused);
-    line("probe-open-nonsense-invalid-value", (long)invalid);
+    ask_strange("nonsense", random_handle);
+    ask_strange("token", random_token);
 }
 
 /* ---- two processes ---- */

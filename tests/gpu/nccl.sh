@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # nccl.sh BUILD NCCL_LIB: all-reduces of NCCL between two devices are right while the program allocates and frees beside
 # them: natively first, then under each backing, where by the counters the pool served it. One process with one thread and
-# with two, two processes; legacy handles (NCCL_CUMEM_ENABLE=0) and NCCL's own memory (1). Bandwidth by size beside each other,
-# for the record. MODES and CUMEM in the environment restrict it ("--processes 2", "0"). Exit 77 without NCCL or two GPUs.
+# with two, two processes; legacy handles (NCCL_CUMEM_ENABLE=0) and NCCL's own memory (1). Bandwidth by size beside each other;
+# where it is what counts (LEAST_BYTES, 16 MiB, and more) the geometric mean of it must be SHARE (0.98) of native.
+# MODES and CUMEM in the environment restrict it ("--processes 2", "0"). Exit 77 without NCCL or two GPUs.
 # Where the driver's own free waits for ever (the program ends with code 3), native and pooled are compared with frees that
 # come after the reductions (--late 1), and the pool is run with early ones, too, for the record.
 set -u
@@ -32,7 +33,7 @@ pooled() { # OUT OPTION…
     local out=$1
     shift
     rm -f "$dir/stats"
-    LD_PRELOAD=$build/libcupola.so CUPOLA_BACKING=$backing CUPOLA_STATS=$dir/stats run "$out" "$@"
+    LD_PRELOAD=${RUNTIME-}$build/libcupola.so CUPOLA_BACKING=$backing CUPOLA_STATS=$dir/stats run "$out" "$@"
 }
 result_of() {
     grep '^name=nccl' "$dir/$1"
@@ -51,6 +52,25 @@ table() {
               rate[1, bytes], rate[2, bytes], rate[2, bytes] / (rate[1, bytes] + 1e-9),
               rate[3, bytes], rate[3, bytes] / (rate[1, bytes] + 1e-9) }' \
         "$dir/native" "$dir/raw" "$dir/vmm" | sort -n
+}
+
+# What there is of native's bandwidth where the size is large enough for it; nothing where no size is.
+share() { # BACKING
+    awk -F, -v least="${LEAST_BYTES:-16777216}" '
+        /^allreduce,/ && $2 >= least && FILENAME == ARGV[1] { native[$2] = $4; next }
+        /^allreduce,/ && native[$2] > 0 && $4 > 0 { sum += log($4 / native[$2]); n++ }
+        END { if (n > 0) printf "%.3f\n", exp(sum / n) }' "$dir/native" "$dir/$1"
+}
+judge_bandwidth() { # BACKING
+    local part
+    part=$(share "$1")
+    if [ -z "$part" ]; then
+        echo "note   $mode, cumem $cumem, $1: no size to judge bandwidth by"
+    elif awk -v part="$part" -v least="${SHARE:-0.98}" 'BEGIN { exit !(part >= least) }'; then
+        echo "ok     $mode, cumem $cumem, $1: $part of native bandwidth"
+    else
+        fail "$1" "$mode, cumem $cumem, $1: $part of native bandwidth"
+    fi
 }
 
 compare() { # of $mode and $cumem
@@ -74,6 +94,7 @@ compare() { # of $mode and $cumem
         [ "$(figure pool_allocs)" -ge $least ] || { fail $backing "$mode: the pool served $(figure pool_allocs)"; continue; }
         echo "ok     $mode, cumem $cumem, $backing: $(result_of $backing)"
         echo "       pool $(figure pool_allocs) of $(figure allocs), exports $(figure ipc_exports), opens $(figure ipc_opens)"
+        judge_bandwidth $backing
         [ -n "$early" ] || continue
         late="" pooled early
         echo "note   $mode, cumem $cumem, $backing with early frees: code $? $(result_of early)"

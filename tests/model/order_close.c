@@ -8,13 +8,14 @@
 
 /* ---- step a ---- */
 
-void model_begin_close(move_t *v, uint8_t why, bool is_loose)
+void model_begin_close(move_t *v, uint8_t why, bool is_loose, bool may_wait)
 {
     model_thread_t *th = TH(v);
     bool may_await = MODEL(v)->begins > 0 || MODEL(v)->is_overlap;
 
     CTX(v)->lock = 1;
     th->why = why;
+    th->may_wait = may_wait;
     th->pc = may_await ? AT_AWAITED : AT_OPEN;
     th->is_loose = is_loose && CTX(v)->dirty == 0 && !is(v, CUP_MUTANT_LOOSE_IS_DUE);
     if (is(v, CUP_MUTANT_CLEAR_AFTER))
@@ -107,7 +108,7 @@ void model_take_busy(move_t v)
     uint8_t value = *from;
     bool is_last = from == &ctx->several;
 
-    if (!is_drained(&v) && !is_read_only)
+    if (value && !is_drained(&v) && !is_read_only) /* what is empty is only read */
         return;
     if (value)
         th->busy |= is_last ? SEVERAL : (uint8_t)(1 << (value - 1));
@@ -153,20 +154,27 @@ static uint8_t place_of_published(const move_t *v)
     return TH(v)->is_loose ? AT_PUBLISH : AT_DUE;
 }
 
-/*
- * A record fails: the host waits for all (record_nothing). Under a capture it can't, and the point stays
- * open.
- */
-static void fail(move_t v, bool is_injected)
+/* The host waits for all (record_nothing). */
+static void settle(move_t v)
 {
-    v.s.fails += is_injected;
+    unsigned work = model_all_work(MODEL(&v), &v.s, TH(&v)->ctx);
+
+    model_check_kept(&v);
+    model_check_tight(&v, work, 0);
+    v.s.done |= (uint8_t)work;
+    go_on(&v, NOBODY, true, place_of_published(&v));
+    EMIT(&v, "no record: the host waits for everything");
+}
+
+/* A record fails: the host waits for all. Under a capture the point stays open, and the caller sees to it. */
+static void fail(move_t v)
+{
+    v.s.fails++;
     if (is(&v, CUP_MUTANT_FAIL_CLEARS)) {
         go_on(&v, NOBODY, true, place_of_published(&v));
         EMIT(&v, "the record fails, and nobody cares");
     } else if (CTX(&v)->captures == 0) {
-        v.s.done |= (uint8_t)model_all_work(MODEL(&v), &v.s, TH(&v)->ctx);
-        go_on(&v, NOBODY, true, place_of_published(&v));
-        EMIT(&v, "no record: the host waits for everything");
+        settle(v);
     } else {
         begin_give_back(&v, CLOSE_ERROR);
         EMIT(&v, "the record fails under a capture: the point stays open");
@@ -195,25 +203,37 @@ static bool is_capturing(const move_t *v, unsigned set)
     return false;
 }
 
+uint8_t model_before(const move_t *v, int stream)
+{
+    return stream == JOINER ? v->s.ctx[0].joiner : v->s.stream[stream].before;
+}
+
+static uint8_t passed_of(const move_t *v, int stream)
+{
+    return stream == JOINER ? CTX(v)->joiner_passed : model_look_passed(v, stream);
+}
+
+/* Nobody submits to our own stream: what it has passed is read under the lock, and it owns nothing. */
 static void record_own(move_t v, int stream)
 {
     if (may_fail(&v))
-        fail(v, true);
-    CTX(&v)->event[TH(&v)->handle] = v.s.stream[stream].before;
-    go_on(&v, (uint8_t)stream, false, AT_OWN);
+        fail(v);
+    CTX(&v)->event[TH(&v)->handle] = model_before(&v, stream);
+    if (stream == JOINER) {
+        CTX(&v)->joiner_passed = TH(&v)->n;
+        go_on(&v, NOBODY, false, place_of_published(&v));
+    } else {
+        go_on(&v, (uint8_t)stream, false, AT_OWN);
+    }
     EMIT(&v, "records event %d on its stream %d", TH(&v)->handle, stream);
 }
 
-/* An error where a stream captures (measured: 900, and the capture is lost). */
-static void record_context(move_t v)
+/* Where a stream captures it is refused, and the capture is lost (measured). */
+void model_record_context(move_t v)
 {
-    if (is_capturing(&v, 7)) {
-        model_check(&v, MODEL(&v)->threads > 1 || v.s.fails > 0, MODEL_SPOILED);
-        fail(v, false);
-        return;
-    }
+    model_check(&v, !is_capturing(&v, 7), MODEL_SPOILED);
     if (may_fail(&v))
-        fail(v, true);
+        fail(v);
     CTX(&v)->event[TH(&v)->handle] = (uint8_t)model_all_work(MODEL(&v), &v.s, TH(&v)->ctx);
     go_on(&v, NOBODY, false, place_of_published(&v));
     EMIT(&v, "records event %d on context %d", TH(&v)->handle, TH(&v)->ctx);
@@ -237,8 +257,8 @@ void model_join_next(move_t v)
     int stream = first_of(th->left);
 
     if (may_fail(&v))
-        fail(v, true);
-    CTX(&v)->joiner |= v.s.stream[stream].before;
+        fail(v);
+    CTX(&v)->joiner |= model_before(&v, stream);
     th->left &= (uint8_t)(th->left - 1);
     th->pc = th->left ? AT_JOIN : AT_JOINED;
     EMIT(&v, "our own stream waits for stream %d", stream);
@@ -247,7 +267,7 @@ void model_join_next(move_t v)
 void model_record_joined(move_t v)
 {
     if (may_fail(&v))
-        fail(v, true);
+        fail(v);
     CTX(&v)->event[TH(&v)->handle] = CTX(&v)->joiner;
     go_on(&v, NOBODY, false, place_of_published(&v));
     EMIT(&v, "records event %d on our own stream", TH(&v)->handle);
@@ -255,9 +275,7 @@ void model_record_joined(move_t v)
 
 static void not_now(move_t v)
 {
-    bool is_submission = TH(&v)->why == WHY_SUBMIT;
-
-    model_check(&v, !is_submission || MODEL(&v)->threads > 1 || v.s.fails > 0, MODEL_SPOILED);
+    model_check_kept(&v);
     begin_give_back(&v, CLOSE_NOT_NOW);
     EMIT(&v, "a capture is in the way: not now");
 }
@@ -289,23 +307,26 @@ static void record(move_t v)
     unsigned work = th->busy | th->words;
     bool is_one = work && !(work & (work - 1)) && !(work & SEVERAL);
     bool is_passed =
-        is_one && (is(&v, CUP_MUTANT_OWN_UNPASSED) || model_look_passed(&v, first_of(work)) >= ctx->point);
+        is_one && (is(&v, CUP_MUTANT_OWN_UNPASSED) || passed_of(&v, first_of(work)) >= ctx->point);
+    bool may_wait = th->may_wait || ctx->captures == 0;
 
     th->handle = handle_of_next(&v);
     if (is(&v, CUP_MUTANT_FAIL_CLEARS) && may_fail(&v))
-        fail(v, true);
-    if (is_passed && !is_capturing(&v, work))
+        fail(v);
+    if (is_passed && !is_capturing(&v, work)) {
         record_own(v, first_of(work));
-    else if (ctx->captures == 0 && !MODEL(&v)->is_old)
-        record_context(v);
-    else if (!(work & SEVERAL) && !is_capturing(&v, work))
+    } else if (ctx->captures == 0 && !MODEL(&v)->is_old) {
+        th->pc = AT_CONTEXT;
+        EMIT(&v, "no stream captures: the context can be recorded");
+    } else if (!(work & SEVERAL) && !is_capturing(&v, work)) {
         begin_each(v, work);
-    else if (ctx->captures > 0 && !th->may_spoil)
+    } else if (may_wait && is(&v, CUP_MUTANT_CAPTURE_SPOILED)) {
+        model_record_context(v);
+    } else if (may_wait) {
+        settle(v);
+    } else {
         not_now(v);
-    else if (ctx->captures > 0 && !MODEL(&v)->is_old)
-        record_context(v);
-    else
-        fail(v, false);
+    }
 }
 
 static void after_publish(move_t *v)
@@ -498,25 +519,28 @@ void model_give_back_busy(move_t v)
     EMIT(&v, "gives back to busy");
 }
 
-/* The lock was released, but for hooks that go on under it. */
+/* The lock was released, but for who goes on under it. */
 static void leave_close(move_t *v)
 {
     model_thread_t *th = TH(v);
     uint8_t why = th->why, outcome = th->outcome;
 
     th->words = th->busy = th->left = th->n = th->i = 0;
-    th->handle = th->owner = th->is_settled = th->is_loose = th->outcome = 0;
+    th->handle = th->owner = th->is_settled = th->is_loose = th->outcome = th->may_wait = 0;
     th->why = WHY_SUBMIT;
     if (why == WHY_SUBMIT) {
         model_after_close(v, outcome);
     } else if (why == WHY_POLL) {
         model_idle(v);
-    } else {
+    } else if (why == WHY_BEGIN) {
         th->why = WHY_STREAM;
-        th->is_locked = why == WHY_DESTROY ? 1 : 0;
+        th->i = 1;
+        th->pc = AT_BEGIN;
+    } else {
+        th->why = why == WHY_FREE ? WHY_SUBMIT : why;
         th->outcome = outcome;
-        th->i = why == WHY_BEGIN;
-        th->pc = why == WHY_BEGIN ? AT_BEGIN : AT_DESTROY;
+        th->i = why == WHY_FREE ? 0 : UNKNOWN_AGAIN;
+        th->pc = why == WHY_FREE ? AT_ORDERED : AT_UNKNOWN;
     }
 }
 
@@ -534,7 +558,7 @@ void model_swap_dirty(move_t v)
         ctx->dirty = 1;
     else if (is_cleared)
         ctx->dirty = 0;
-    ctx->lock = th->why == WHY_BEGIN || th->why == WHY_DESTROY;
+    ctx->lock = th->why == WHY_DOUBT || th->why == WHY_DESTROY;
     if (is(&v, CUP_MUTANT_READD_UNLOCKED) && th->words) {
         th->left = th->words;
         th->i = 0;

@@ -15,7 +15,8 @@ const char MODEL_UNCOVERED[] =
     "BROKEN: the point that a stamp names does not cover what came before the free";
 const char MODEL_CHAIN[] = "BROKEN: a point that does not cover the one before it";
 const char MODEL_TIGHT[] = "BROKEN: a wait for what was submitted after the free";
-const char MODEL_SPOILED[] = "BROKEN: a single thread's capture is spoiled";
+const char MODEL_SPOILED[] = "BROKEN: a record on the context while a stream captures";
+const char MODEL_KEPT[] = "BROKEN: a single thread is put off or waits beside a capture, and need not";
 static const char STUCK[] = "BROKEN: nobody can go on";
 static const char UNCLOSED[] = "BROKEN: a number that nobody will close";
 
@@ -54,11 +55,23 @@ void model_check_stamps(move_t *v, int c)
     model_check_complete(v, c);
 }
 
-/* After a record that failed the host waits for more than it must. */
+/* After a record that failed the host waits for more than it must. A free that waits itself is the newest. */
 void model_check_tight(move_t *v, unsigned mask, unsigned before)
 {
+    uint8_t freed = TH(v)->why == WHY_FREE ? TH(v)->before : v->s.freed;
+
     if (MODEL(v)->is_tight && v->s.fails == 0)
-        model_check(v, !(mask & ~before & ~v->s.done & ~model_below(v->s.freed)), MODEL_TIGHT);
+        model_check(v, !(mask & ~before & ~v->s.done & ~model_below(freed)), MODEL_TIGHT);
+}
+
+/* Only a free waits on the host, or the call that nobody knows; and only where there was such a call. */
+void model_check_kept(move_t *v)
+{
+    const cup_model_t *m = MODEL(v);
+    bool is_submission = TH(v)->why == WHY_SUBMIT;
+
+    if (CTX(v)->captures > 0 && m->threads == 1 && v->s.fails == 0)
+        model_check(v, v->s.doubts > 0 && !is_submission, MODEL_KEPT);
 }
 
 /* ---- one outcome ---- */
@@ -99,7 +112,8 @@ void model_forget(move_t *v)
 void model_idle(move_t *v)
 {
     model_thread_t *th = TH(v);
-    model_thread_t next = {.word = th->word, .owed = {th->owed[0], th->owed[1]}, .stores = th->stores};
+    model_thread_t next = {
+        .word = th->word, .stream = NO_STREAM, .owed = {th->owed[0], th->owed[1]}, .stores = th->stores};
 
     memcpy(next.store, th->store, sizeof(next.store));
     *th = next;
@@ -179,6 +193,8 @@ static void expand(cup_explore_t *explore, void *self, const uint64_t *words)
 
 static void make_first(const cup_model_t *model, model_state_t *state)
 {
+    for (int h = 0; h < model->threads; h++)
+        state->thread[h].stream = NO_STREAM;
     for (int c = 0; c < model->contexts; c++) {
         model_ctx_t *ctx = &state->ctx[c];
 

@@ -53,13 +53,20 @@
     X(FAIL_UNWAITED, "a record that fails under a capture: the submission goes on")                  \
     X(LOOSE_IS_DUE, "points that no free had marked must be passed, too")                            \
     X(SECOND_BEGIN, "a Begin beside another capture does not close")                                 \
-    X(DESTROY_UNCLOSED, "destroy beside a capture does not close")                                   \
+    X(DESTROY_UNCOUNTS_FIRST, "destroy: the capture counts as ended before the real destroy")        \
+    X(TAKE_OVER_MISSING, "destroy beside a capture: nobody takes over what is busy")                 \
+    X(TAKE_OVER_NOT_BUSY, "destroy beside a capture: who takes over is not busy")                    \
     X(BEGIN_UNLOCKED, "Begin counts up without the lock")                                            \
     X(BEGIN_LATE, "the hook of Begin after the real Begin")                                          \
     X(BEGIN_UNCLOSED, "Begin does not close")                                                        \
     X(BEGIN_RAISES_FIRST, "Begin counts up before it closes")                                        \
     X(EACH_WITHOUT_NEWEST, "our own stream waits for the busy ones, not for the newest point")       \
-    X(LIMBO_AS_ORDERED, "a free that can't be closed hands its block out at once")                   \
+    X(CAPTURE_SPOILED, "beside a capture the context is recorded, not waited for")                   \
+    X(PUT_OFF_UNWAITED, "a point that a capture keeps open: the submission goes on")                 \
+    X(FREE_UNWAITED, "a free that must wait beside a capture neither waits nor marks")               \
+    X(FREE_MARKS_UNKNOWN, "a free that must wait beside a capture only marks")                       \
+    X(FREE_CLOSES_LOOSE, "a free that must wait beside a capture closes a loose point")              \
+    X(UNKNOWN_UNCLOSED, "unknown who is busy beside a capture: marks are not closed")                \
     X(OTHER_CONTEXT, "a submission does not pass the other context's points")                        \
     X(ANY_IS_NOTHING, "a call that may touch everything: its call word does not say so")             \
     X(STAMP_IS_POINT, "overlap: stamp = point + 1")                                                  \

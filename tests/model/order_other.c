@@ -41,7 +41,7 @@ static void own_stream(move_t *v, int stream, uint8_t place)
 
 /* ---- destroy ---- */
 
-enum { DESTROY_HOOK, DESTROY_PASSED, DESTROY_REAL };
+enum { DESTROY_HOOK, DESTROY_LEAVE, DESTROY_PASSED, DESTROY_REAL };
 
 static void start_destroy(move_t v, int stream)
 {
@@ -49,6 +49,8 @@ static void start_destroy(move_t v, int stream)
     own_stream(&v, stream, AT_DESTROY);
     if (is(&v, CUP_MUTANT_DESTROY_AFTER) || is(&v, CUP_MUTANT_DESTROY_IGNORED))
         TH(&v)->i = DESTROY_REAL;
+    if (is(&v, CUP_MUTANT_DESTROY_UNCOUNTS_FIRST) && v.s.stream[stream].capturing)
+        TH(&v)->pc = AT_END;
     EMIT(&v, "is about to destroy stream %d", stream);
 }
 
@@ -65,27 +67,89 @@ static void disown(move_t *v, uint8_t stream)
         ctx->must.owner = NOBODY;
 }
 
-/* Under the lock. Beside a capture a last point covers its work, if it can be closed. */
+static bool is_busy(const move_t *v, int stream)
+{
+    for (int i = 0; i < MODEL(v)->members; i++)
+        if (CTX(v)->member[i] == stream + 1)
+            return true;
+    return false;
+}
+
+static void end_hook(move_t *v)
+{
+    TH(v)->i = DESTROY_LEAVE;
+    TH(v)->pc = AT_DESTROY;
+}
+
+/* Beside a capture our own stream takes over what the stream has; the lock is held until that is busy. */
 static void destroy_hook(move_t v)
 {
     model_thread_t *th = TH(&v);
-    bool may_close = CTX(&v)->captures > 0 && !CTX(&v)->several && !is(&v, CUP_MUTANT_DESTROY_UNCLOSED);
-    bool is_covered = th->is_locked && th->outcome == CLOSE_GOOD;
+    model_ctx_t *ctx = CTX(&v);
+    int stream = th->stream;
 
-    if (!th->is_locked && !can_lock(&v))
+    if (!can_lock(&v))
         return;
-    if (!th->is_locked && may_close) {
-        model_begin_close(&v, WHY_DESTROY, true);
-        EMIT(&v, "destroy hook: a capture is in progress, closes first");
+    if (ctx->captures == 0 || ctx->several) {
+        if (is(&v, CUP_MUTANT_DESTROY_NOT_SEVERAL))
+            end_hook(&v);
+        else
+            model_begin_unknown(&v, WHY_DESTROY);
+        EMIT(&v, "destroy hook: nobody can take over");
         return;
     }
-    if (!is_covered && !is(&v, CUP_MUTANT_DESTROY_NOT_SEVERAL))
-        CTX(&v)->several = 1;
+    if (v.s.stream[stream].capturing && is_busy(&v, stream)) {
+        model_begin_unknown(&v, WHY_DESTROY);
+        EMIT(&v, "destroy hook: no event can be behind stream %d", stream);
+        return;
+    }
+    if (!is_busy(&v, stream) || is(&v, CUP_MUTANT_TAKE_OVER_MISSING)) {
+        end_hook(&v);
+        EMIT(&v, "destroy hook: the stream is not busy");
+        return;
+    }
+    if (v.s.fails < MODEL(&v)->fails) {
+        move_t w = v;
+
+        w.s.fails++;
+        model_begin_unknown(&w, WHY_DESTROY);
+        EMIT(&w, "destroy hook: our own stream can't be made to wait");
+    }
+    ctx->joiner |= model_before(&v, stream);
+    if (is(&v, CUP_MUTANT_TAKE_OVER_NOT_BUSY)) {
+        end_hook(&v);
+    } else {
+        ctx->lock = 1;
+        th->i = 0;
+        th->pc = AT_TAKE_OVER;
+    }
+    EMIT(&v, "destroy hook: our own stream waits for stream %d", stream);
+}
+
+void model_take_over(move_t v)
+{
+    if (!is_drained(&v))
+        return;
+    if (model_add_member(&v, JOINER)) {
+        CTX(&v)->lock = 0;
+        end_hook(&v);
+    }
+    EMIT(&v, "our own stream is busy");
+}
+
+/* Under the lock. */
+static void leave(move_t v)
+{
+    model_thread_t *th = TH(&v);
+
+    if (!can_lock(&v))
+        return;
     disown(&v, th->stream);
-    CTX(&v)->lock = 0;
-    th->is_locked = th->outcome = 0;
+    for (int i = 0; i < MODEL(&v)->members; i++)
+        if (CTX(&v)->member[i] == th->stream + 1)
+            CTX(&v)->member[i] = 0;
     th->i = DESTROY_PASSED;
-    EMIT(&v, "destroy hook: no owner%s", is_covered ? "" : ", several busy");
+    EMIT(&v, "stream %d is not named any more", th->stream);
 }
 
 void model_destroy(move_t v)
@@ -95,6 +159,8 @@ void model_destroy(move_t v)
 
     if (th->i == DESTROY_HOOK) {
         destroy_hook(v);
+    } else if (th->i == DESTROY_LEAVE) {
+        leave(v);
     } else if (th->i == DESTROY_PASSED) {
         if (!is(&v, CUP_MUTANT_DESTROY_KEEPS_PASSED))
             memset(v.s.stream[stream].passed, 0, sizeof(v.s.stream[stream].passed));
@@ -103,31 +169,116 @@ void model_destroy(move_t v)
             model_idle(&v);
         EMIT(&v, "passed[stream %d] = 0", stream);
     } else {
-        v.s.stream[stream].before = 0;
+        bool was_capturing = v.s.stream[stream].capturing;
+
+        v.s.stream[stream].before = v.s.stream[stream].capturing = 0;
         th->i = DESTROY_HOOK;
         th->why = WHY_SUBMIT; /* the handle is anybody's */
-        if (!is(&v, CUP_MUTANT_DESTROY_AFTER))
+        if (was_capturing && !is(&v, CUP_MUTANT_DESTROY_UNCOUNTS_FIRST))
+            th->pc = AT_END;
+        else if (!is(&v, CUP_MUTANT_DESTROY_AFTER))
             model_idle(&v);
         EMIT(&v, "stream %d is destroyed, its handle comes back", stream);
     }
 }
 
+/* ---- it is not known who is busy (make_unknown) ---- */
+
+void model_begin_unknown(move_t *v, uint8_t why)
+{
+    TH(v)->why = why;
+    TH(v)->i = UNKNOWN_EXCHANGE;
+    TH(v)->pc = AT_UNKNOWN;
+}
+
+static void end_unknown(move_t *v)
+{
+    TH(v)->outcome = 0;
+    if (TH(v)->why == WHY_DESTROY) {
+        TH(v)->why = WHY_STREAM;
+        end_hook(v);
+    } else {
+        TH(v)->pc = AT_DOUBT;
+    }
+}
+
+/* With the lock: while frees have marked beside a capture, closes. */
+static void close_unknown(move_t v)
+{
+    model_thread_t *th = TH(&v);
+    model_ctx_t *ctx = CTX(&v);
+
+    if (th->outcome == CLOSE_GOOD && ctx->captures > 0 && ctx->dirty) {
+        ctx->several = 0;
+        model_begin_close(&v, th->why, false, true);
+        EMIT(&v, "closes before it is unknown who is busy; dirty = 2");
+    } else {
+        ctx->lock = 0;
+        end_unknown(&v);
+        EMIT(&v, "nothing is marked: unknown who is busy");
+    }
+}
+
+void model_make_unknown(move_t v)
+{
+    model_thread_t *th = TH(&v);
+    model_ctx_t *ctx = CTX(&v);
+    bool was_several = ctx->several;
+
+    if (th->i == UNKNOWN_EXCHANGE) {
+        if (!is_drained(&v))
+            return;
+        ctx->several = 1;
+        th->i = UNKNOWN_ACTIVE;
+        if (was_several || MODEL(&v)->begins == 0 || is(&v, CUP_MUTANT_UNKNOWN_UNCLOSED))
+            end_unknown(&v);
+        EMIT(&v, "several are busy");
+    } else if (th->i == UNKNOWN_ACTIVE) {
+        th->i = UNKNOWN_LOCK;
+        if (v.s.active == 0)
+            end_unknown(&v);
+        EMIT(&v, "active is %d", v.s.active);
+    } else if (th->i == UNKNOWN_LOCK) {
+        if (can_lock(&v))
+            close_unknown(v);
+    } else {
+        ctx->several = 1;
+        close_unknown(v);
+    }
+}
+
 /*
- * A call that nobody knows: any stream may be busy. What was due is waited for first; that adds nothing
- * here.
+ * Of a context that another's call may touch, too. Or before a call that nobody knows: what was freed is complete then
+ * (cup_order_settle), and nobody sees what the call submits.
  */
 static void start_doubt(move_t v)
 {
-    if (!is_drained(&v) || v.s.ctx[0].dirty)
-        return;
     v.s.doubts++;
-    v.s.ctx[0].several = 1;
-    EMIT(&v, "calls what nobody knows: several busy");
+    model_begin_unknown(&v, WHY_DOUBT);
+    EMIT(&v, "who is busy is not known any more");
+    if (!model_has_hidden(MODEL(&v)) || !is_drained(&v) || v.s.ctx[0].dirty)
+        return;
+    v.s.done |= (uint8_t)model_point_mask(&v.s.ctx[0], &v.s.ctx[0].must);
+    TH(&v)->is_any = 1;
+    EMIT(&v, "is about to call what nobody knows: waits for what is due");
+}
+
+void model_call_unknown(move_t v)
+{
+    model_thread_t *th = TH(&v);
+
+    if (th->is_any) {
+        model_check(&v, !(model_work_below(&v, 0, th->owed[0]) & ~v.s.done), MODEL_LATE);
+        v.s.launched++;
+        v.s.hidden++;
+    }
+    model_idle(&v);
+    EMIT(&v, "goes on");
 }
 
 /* ---- captures ---- */
 
-enum { BEGIN_HOOK, BEGIN_CLOSED, BEGIN_COUNTED, BEGIN_REAL };
+enum { BEGIN_HOOK, BEGIN_CLOSED, BEGIN_REAL };
 
 static void start_begin(move_t v, int stream)
 {
@@ -135,33 +286,32 @@ static void start_begin(move_t v, int stream)
         return;
     v.s.begins++;
     v.s.capture_lock = 1;
+    v.s.active++;
     own_stream(&v, stream, AT_BEGIN);
     if (is(&v, CUP_MUTANT_BEGIN_LATE))
         v.s.stream[stream].capturing = 1;
-    EMIT(&v, "Begin on stream %d", stream);
+    EMIT(&v, "Begin on stream %d: active = %d", stream, v.s.active);
 }
 
 /* Closes first, so that the busy streams are known and none of them goes on to capture. */
 static void begin_hook(move_t v)
 {
-    model_thread_t *th = TH(&v);
-    model_ctx_t *ctx = CTX(&v);
-    bool is_left = is(&v, CUP_MUTANT_BEGIN_UNCLOSED) || is(&v, CUP_MUTANT_BEGIN_UNLOCKED) ||
-                   (is(&v, CUP_MUTANT_SECOND_BEGIN) && ctx->captures > 0);
+    bool is_left =
+        is(&v, CUP_MUTANT_BEGIN_UNCLOSED) || (is(&v, CUP_MUTANT_SECOND_BEGIN) && CTX(&v)->captures > 0);
 
-    if (!is(&v, CUP_MUTANT_BEGIN_UNLOCKED) && !can_lock(&v))
+    if (!can_lock(&v))
         return;
     if (is_left) {
-        ctx->captures++;
-        th->i = BEGIN_COUNTED;
-        EMIT(&v, "Begin: captures = %d", ctx->captures);
+        TH(&v)->i = BEGIN_CLOSED;
+        EMIT(&v, "Begin does not close");
         return;
     }
-    ctx->captures += is(&v, CUP_MUTANT_BEGIN_RAISES_FIRST);
-    model_begin_close(&v, WHY_BEGIN, true);
+    CTX(&v)->captures += is(&v, CUP_MUTANT_BEGIN_RAISES_FIRST);
+    model_begin_close(&v, WHY_BEGIN, true, false);
     EMIT(&v, "Begin locks, closes first");
 }
 
+/* The lock was given back in between; patience ends after the first close. */
 void model_begin_capture(move_t v)
 {
     model_thread_t *th = TH(&v);
@@ -170,16 +320,12 @@ void model_begin_capture(move_t v)
     if (th->i == BEGIN_HOOK) {
         begin_hook(v);
     } else if (th->i == BEGIN_CLOSED) {
+        if (!can_lock(&v) && !is(&v, CUP_MUTANT_BEGIN_UNLOCKED))
+            return;
         ctx->captures += !is(&v, CUP_MUTANT_BEGIN_RAISES_FIRST);
-        ctx->lock = 0;
-        th->outcome = 0;
-        th->i = BEGIN_COUNTED;
-        EMIT(&v, "Begin: captures = %d", ctx->captures);
-    } else if (th->i == BEGIN_COUNTED) {
-        v.s.active++;
         v.s.capture_lock = 0;
         th->i = BEGIN_REAL;
-        EMIT(&v, "Begin: active = %d", v.s.active);
+        EMIT(&v, "Begin: captures = %d", ctx->captures);
     } else {
         v.s.stream[th->stream].capturing = 1;
         model_idle(&v);
@@ -209,7 +355,10 @@ void model_end_capture(move_t v)
         return;
     CTX(&v)->captures--;
     v.s.capture_lock = 0;
-    model_idle(&v);
+    if (is(&v, CUP_MUTANT_DESTROY_UNCOUNTS_FIRST) && v.s.stream[TH(&v)->stream].capturing)
+        own_stream(&v, TH(&v)->stream, AT_DESTROY);
+    else
+        model_idle(&v);
     EMIT(&v, "End: captures are fewer");
 }
 
@@ -264,7 +413,7 @@ static void start_poll(move_t v, int c)
     }
     if (!may_close_in_poll(&v))
         return;
-    model_begin_close(&v, WHY_POLL, !MODEL(&v)->is_overlap);
+    model_begin_close(&v, WHY_POLL, !MODEL(&v)->is_overlap, false);
     EMIT(&v, "poll locks, closes; dirty = 2");
 }
 
@@ -342,8 +491,11 @@ static void start_on_stream(const move_t *v, int stream)
 
     if (is_new)
         w.s.seen_streams++;
-    if (v->s.stream[stream].capturing && !is_used_by_another(v, stream))
+    if (v->s.stream[stream].capturing && !is_used_by_another(v, stream)) {
         start_end(w, stream);
+        if (v->s.destroys < m->destroys && is_drained(v))
+            start_destroy(w, stream);
+    }
     if (is_taken(v, stream))
         return;
     if (v->s.begun < m->launches) {
@@ -375,7 +527,7 @@ void model_start_anything(move_t v)
     for (int i = 0; i < m->streams && i < streams; i++)
         start_on_stream(&v, i);
     for (int c = 0; c < m->contexts; c++) {
-        if (v.s.frees < m->frees && v.s.launched < m->launches)
+        if (v.s.frees < m->frees && v.s.launched - v.s.hidden < m->launches)
             model_start_free(v, c);
         if (v.s.polls < m->polls)
             start_poll(v, c);

@@ -60,15 +60,14 @@ static void walk_thread(cursor_t *at, const cup_model_t *m, model_thread_t *thre
     field(at, &thread->stream, 2);
     field(at, &thread->ctx, m->contexts - 1);
     field(at, &thread->why, 3);
-    field(at, &thread->is_any, m->anys > 0);
+    field(at, &thread->is_any, m->anys > 0 || model_has_hidden(m));
     field(at, &thread->is_limbo, has_captures);
     field(at, &thread->outcome, has_captures ? 2 : 0);
     field(at, &thread->is_loose, 1);
-    field(at, &thread->is_locked, has_captures && m->destroys > 0);
-    field(at, &thread->may_spoil, has_captures);
-    field(at, &thread->words, 4);
-    field(at, &thread->busy, 4);
-    field(at, &thread->left, 4);
+    field(at, &thread->may_wait, has_captures);
+    field(at, &thread->words, 5);
+    field(at, &thread->busy, 5);
+    field(at, &thread->left, 5);
     field(at, &thread->n, 4);
     field(at, &thread->i, 2);
     field(at, &thread->stamp, 4);
@@ -83,6 +82,11 @@ static void walk_thread(cursor_t *at, const cup_model_t *m, model_thread_t *thre
         walk_store(at, &thread->store[i]);
 }
 
+static unsigned count_of_ops(const cup_model_t *m)
+{
+    return (unsigned)(m->launches + (model_has_hidden(m) ? m->doubts : 0));
+}
+
 static void walk_point(cursor_t *at, model_point_t *point)
 {
     field(at, &point->number, 4);
@@ -94,7 +98,7 @@ static void walk_point(cursor_t *at, model_point_t *point)
 
 static void walk_ctx(cursor_t *at, const cup_model_t *m, model_ctx_t *ctx)
 {
-    unsigned ops = (unsigned)m->launches;
+    unsigned ops = count_of_ops(m);
 
     field(at, &ctx->dirty, 2);
     field(at, &ctx->open, 4);
@@ -104,7 +108,7 @@ static void walk_ctx(cursor_t *at, const cup_model_t *m, model_ctx_t *ctx)
     field(at, &ctx->awaited, 1);
     field(at, &ctx->open_loose, m->is_overlap);
     field(at, &ctx->several, 1);
-    fields(at, ctx->member, m->members, 2);
+    fields(at, ctx->member, m->members, model_has_busy_joiner(m) ? 3 : 2);
     field(at, &ctx->lock, 1);
     field(at, &ctx->captures, m->begins > 0 ? 2 : 0);
     field(at, &ctx->completed, 4);
@@ -115,6 +119,7 @@ static void walk_ctx(cursor_t *at, const cup_model_t *m, model_ctx_t *ctx)
     fields(at, ctx->spare, 2, 2);
     fields(at, ctx->event, m->ring + 2, ops);
     field(at, &ctx->joiner, m->begins > 0 || m->is_old ? ops : 0);
+    field(at, &ctx->joiner_passed, model_has_busy_joiner(m) ? 4 : 0);
     field(at, &ctx->ops, m->contexts == 2 ? ops : 0);
     field(at, &ctx->listed, 3);
     /* Without polls those at or below the newest point were checked when that was published. */
@@ -124,14 +129,14 @@ static void walk_ctx(cursor_t *at, const cup_model_t *m, model_ctx_t *ctx)
 
 static void walk_stream(cursor_t *at, const cup_model_t *m, model_stream_t *stream)
 {
-    field(at, &stream->before, (unsigned)m->launches);
+    field(at, &stream->before, count_of_ops(m));
     field(at, &stream->capturing, m->begins > 0 ? 2 : 0);
     fields(at, stream->passed, m->contexts, 4);
 }
 
 static void walk(cursor_t *at, const cup_model_t *m, model_state_t *state)
 {
-    field(at, &state->done, (unsigned)m->launches);
+    field(at, &state->done, count_of_ops(m));
     field(at, &state->begun, 3);
     field(at, &state->launched, 3);
     field(at, &state->frees, 3);
@@ -141,6 +146,7 @@ static void walk(cursor_t *at, const cup_model_t *m, model_state_t *state)
     field(at, &state->polls, m->polls > 0 ? 2 : 0);
     field(at, &state->anys, m->anys > 0 ? 2 : 0);
     field(at, &state->doubts, m->doubts > 0 ? 2 : 0);
+    field(at, &state->hidden, model_has_hidden(m) ? 2 : 0);
     field(at, &state->freed, m->is_tight ? 3 : 0);
     field(at, &state->capture_lock, m->begins > 0);
     field(at, &state->active, m->begins > 0 ? 2 : 0);
@@ -188,8 +194,8 @@ unsigned model_state_words(const cup_model_t *model)
         state.ctx[i].open = model->polls > 0    ? NUMBERS_MAX
                             : model->begins > 0 ? 6
                                                 : 3; /* above the newest point */
-    for (int i = 0; i < model->threads; i++)
-        state.thread[i].stores = model->threads > 1 ? 4 : 3; /* never more were seen: pack would stop */
+    for (int i = 0; i < model->threads; i++)         /* never more were seen as built: pack would stop */
+        state.thread[i].stores = model->mutants ? STORES_MAX : model->threads > 1 ? 4 : 3;
     walk(&at, model, &state);
     return (at.bit + 63) / 64;
 }

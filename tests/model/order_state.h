@@ -23,13 +23,15 @@ enum {
     NUMBERS_MAX = 15,
     STORES_MAX = 7,
 
-    SEVERAL = 8,    /* in a set of streams, beside a bit for each */
+    JOINER = STREAMS_MAX, /* our own stream, as a busy one */
+    SEVERAL = 16,         /* in a set of streams, beside a bit for each */
+    NO_STREAM = 3,
     NOBODY = 3,     /* an owner */
     EVERYWHERE = 4, /* in a call word, beside stream + 1 */
 };
 
 /* Why a thread holds the lock of a context, or a stream that nobody else may use meanwhile. */
-enum { WHY_SUBMIT, WHY_BEGIN, WHY_POLL, WHY_DESTROY, WHY_STREAM };
+enum { WHY_SUBMIT, WHY_BEGIN, WHY_POLL, WHY_FREE, WHY_DOUBT, WHY_DESTROY, WHY_STREAM };
 
 /* How a close ended: well, with an error, or not now (a capture is in the way). */
 enum { CLOSE_GOOD, CLOSE_ERROR, CLOSE_NOT_NOW };
@@ -58,7 +60,7 @@ typedef struct model_thread {
     uint8_t pc;
     uint8_t word;        /* shared: the call word */
     uint8_t stream, ctx; /* of the call; whose points are being passed */
-    uint8_t why, is_any, is_limbo, outcome, is_loose, is_locked, may_spoil;
+    uint8_t why, is_any, is_limbo, outcome, is_loose, may_wait;
     uint8_t words, busy, left; /* sets of streams: I, B, what is still to be recorded on or added */
     uint8_t n, i;              /* a number; a loop */
     uint8_t stamp,
@@ -82,8 +84,9 @@ typedef struct model_ctx {
     uint8_t spare[2];           /* handles */
     uint8_t event[HANDLES_MAX]; /* masks */
     uint8_t joiner;             /* mask: what our own stream comes after */
-    uint8_t ops;                /* mask: submitted here */
-    uint8_t listed;             /* owed to whoever sees a block that was given away */
+    uint8_t joiner_passed;
+    uint8_t ops;    /* mask: submitted here */
+    uint8_t listed; /* owed to whoever sees a block that was given away */
     uint8_t stamped[NUMBERS_MAX +
                     1]; /* by number: the most operations that came before a block with that stamp */
 } model_ctx_t;
@@ -106,7 +109,8 @@ typedef struct model_state {
     uint8_t done;            /* mask */
     uint8_t begun, launched; /* submissions */
     uint8_t frees, destroys, begins, fails, polls, anys, doubts;
-    uint8_t freed; /* operations before the newest free */
+    uint8_t hidden; /* operations that nobody sees */
+    uint8_t freed;  /* operations before the newest free */
     uint8_t capture_lock, active;
     uint8_t seen_streams, seen_threads; /* equals are used in their order */
 } model_state_t;
@@ -121,6 +125,18 @@ void model_state_unpack(const cup_model_t *model, const uint64_t *words, model_s
 static inline unsigned model_below(unsigned count)
 {
     return (1U << count) - 1;
+}
+
+/* What a call that nobody knows submits is followed by nobody; a second thread's close may come between. */
+static inline bool model_has_hidden(const cup_model_t *model)
+{
+    return model->doubts > 0 && model->threads == 1;
+}
+
+/* Our own stream may be a busy one. */
+static inline bool model_has_busy_joiner(const cup_model_t *model)
+{
+    return model->begins > 0 && model->destroys > 0;
 }
 
 static inline int model_ctx_of(const cup_model_t *model, int stream)

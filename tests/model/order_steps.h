@@ -32,17 +32,23 @@ typedef struct move {
 #define PLACE_LIST(X)            \
     X(IDLE, start_anything)      \
     X(STAMP, take_stamp)         \
+    X(LOOK, look_for_captures)   \
+    X(CLOSABLE, ask_closable)    \
+    X(AT_ONCE, close_at_once)    \
+    X(ORDERED, end_at_once)      \
     X(MARK, mark)                \
     X(MARK_LATE, mark_late)      \
     X(FREED, close_freed)        \
     X(PASS, pass)                \
     X(LOCK, close_marked)        \
+    X(REST, rest)                \
     X(AWAITED, clear_awaited)    \
     X(OPEN, advance_open)        \
     X(WORDS, read_word)          \
     X(TAKE, take_busy)           \
     X(WORDS_AGAIN, read_word)    \
     X(RECORD, record_work)       \
+    X(CONTEXT, record_context)   \
     X(JOIN, join_next)           \
     X(JOINED, record_joined)     \
     X(OWN, note_own)             \
@@ -59,6 +65,9 @@ typedef struct move {
     X(NOTE, note_busy)           \
     X(NOTE_STORE, note_by_store) \
     X(CALL, call_driver)         \
+    X(UNKNOWN, make_unknown)     \
+    X(DOUBT, call_unknown)       \
+    X(TAKE_OVER, take_over)      \
     X(DESTROY, destroy)          \
     X(BEGIN, begin_capture)      \
     X(END, end_capture)          \
@@ -90,10 +99,13 @@ static inline uint8_t larger(uint8_t a, uint8_t b)
     return a > b ? a : b;
 }
 
+/* Places within AT_UNKNOWN. */
+enum { UNKNOWN_EXCHANGE, UNKNOWN_ACTIVE, UNKNOWN_LOCK, UNKNOWN_AGAIN };
+
 /* ---- what must hold ---- */
 
 extern const char MODEL_LATE[], MODEL_EARLY[], MODEL_UNCOVERED[], MODEL_CHAIN[], MODEL_TIGHT[],
-    MODEL_SPOILED[];
+    MODEL_SPOILED[], MODEL_KEPT[];
 
 void model_check(move_t *v, bool is_good, const char *text);
 unsigned model_work_below(const move_t *v, int ctx, unsigned count);
@@ -104,6 +116,9 @@ void model_check_stamps(move_t *v, int ctx);
 
 /* A wait for the mask, by a stream that comes after `before` anyway. */
 void model_check_tight(move_t *v, unsigned mask, unsigned before);
+
+/* Beside a capture, a close is put off or the host waits. */
+void model_check_kept(move_t *v);
 
 /* ---- one outcome ---- */
 
@@ -139,14 +154,20 @@ uint8_t model_look_passed(const move_t *v, int stream);
 
 /* ---- between the files ---- */
 
-/* Step a, with the lock just taken; what comes after it is told by `why`. */
-void model_begin_close(move_t *v, uint8_t why, bool is_loose);
+/* Step a, with the lock taken; what comes after it is told by `why`. */
+void model_begin_close(move_t *v, uint8_t why, bool is_loose, bool may_wait);
 
 /* The close of a submission is over, and the lock released. */
 void model_after_close(move_t *v, uint8_t outcome);
 
 /* The event of entry low - 1 of the ring was asked and is complete: so are those before it. */
 void model_pop(move_t *v, int low);
+
+/* Which streams are busy is not known from now on; what comes after it is told by `why`. */
+void model_begin_unknown(move_t *v, uint8_t why);
+
+/* What our own stream, or another one, comes after. */
+uint8_t model_before(const move_t *v, int stream);
 
 /* Adds the stream to the busy set, or looks at one more place of it. True: it is in. */
 bool model_add_member(move_t *v, int stream);

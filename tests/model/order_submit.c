@@ -49,18 +49,13 @@ static void push_and_return(move_t v)
     EMIT(&v, "mark, push; enough was freed");
 }
 
+/* Captures are the concern of those who mark. */
 static void load_open(move_t *v)
 {
+    bool is_marking = !MODEL(v)->is_overlap && MODEL(v)->begins > 0;
+
     TH(v)->stamp = is(v, CUP_MUTANT_STAMP_IS_POINT) ? CTX(v)->point + 1 : CTX(v)->open;
-    TH(v)->pc = AT_MARK;
-}
-
-/* Whether later submissions will run after a free that is marked (cup_order_can_close): under the lock. */
-static bool can_be_closed(const move_t *v)
-{
-    bool is_known = v->s.active == 0 || CTX(v)->captures == 0 || !CTX(v)->several;
-
-    return is_known || is(v, CUP_MUTANT_LIMBO_AS_ORDERED);
+    TH(v)->pc = is_marking ? AT_LOOK : AT_MARK;
 }
 
 void model_start_free(move_t v, int c)
@@ -74,13 +69,7 @@ void model_start_free(move_t v, int c)
     if (MODEL(&v)->is_overlap)
         th->block = v.s.frees;
     v.s.frees++;
-    if (MODEL(&v)->begins > 0) {
-        if (v.s.active > 0 && !can_lock(&v))
-            return;
-        th->is_limbo = !can_be_closed(&v);
-        th->pc = AT_STAMP;
-        EMIT(&v, "free begins, can%s be closed", th->is_limbo ? "not" : "");
-    } else if (is(&v, CUP_MUTANT_STAMP_AFTER_MARK)) {
+    if (is(&v, CUP_MUTANT_STAMP_AFTER_MARK)) {
         th->pc = AT_MARK;
         EMIT(&v, "free of context %d begins", c);
     } else {
@@ -98,11 +87,55 @@ void model_take_stamp(move_t v)
         EMIT(&v, "open is %d", TH(&v)->stamp);
 }
 
+void model_look_for_captures(move_t v)
+{
+    TH(&v)->pc = v.s.active > 0 ? AT_CLOSABLE : AT_MARK;
+    EMIT(&v, "active is %d", v.s.active);
+}
+
+/* Under the lock, which is given back (can_close). */
+void model_ask_closable(move_t v)
+{
+    model_thread_t *th = TH(&v);
+    bool is_closable = CTX(&v)->captures == 0 || !CTX(&v)->several;
+
+    if (!can_lock(&v))
+        return;
+    if (is_closable || is(&v, CUP_MUTANT_FREE_MARKS_UNKNOWN))
+        th->pc = AT_MARK;
+    else
+        th->pc = is(&v, CUP_MUTANT_FREE_UNWAITED) ? AT_ORDERED : AT_AT_ONCE;
+    EMIT(&v, "a later point can%s cover what is busy", is_closable ? "" : "not");
+}
+
+void model_close_at_once(move_t v)
+{
+    if (!can_lock(&v))
+        return;
+    model_begin_close(&v, WHY_FREE, is(&v, CUP_MUTANT_FREE_CLOSES_LOOSE), true);
+    EMIT(&v, "the free locks; dirty = 2");
+}
+
+/* Closed: no mark is needed. Else the block is put aside. */
+void model_end_at_once(move_t v)
+{
+    model_thread_t *th = TH(&v);
+
+    if (!is_drained(&v))
+        return;
+    th->is_limbo = th->outcome != CLOSE_GOOD;
+    if (th->is_limbo)
+        CTX(&v)->awaited = 1;
+    push(&v);
+    return_from_free(&v);
+    EMIT(&v, "%s; free returns", th->is_limbo ? "not closed: put aside" : "closed: push");
+}
+
 static uint8_t put_mark(move_t *v)
 {
     uint8_t dirty = model_look(v, STORE_DIRTY, 0, CTX(v)->dirty);
 
-    if (MODEL(v)->is_overlap || TH(v)->is_limbo)
+    if (MODEL(v)->is_overlap)
         model_put(v, STORE_AWAITED, 0, 1);
     else if (dirty != 1)
         model_put(v, STORE_DIRTY, 0, 1);
@@ -151,7 +184,7 @@ void model_close_freed(move_t v)
         EMIT(&v, "a capture is in progress: the point stays open");
         return;
     }
-    model_begin_close(&v, WHY_POLL, false);
+    model_begin_close(&v, WHY_POLL, false, false);
     EMIT(&v, "free locks; dirty = 2");
 }
 
@@ -164,7 +197,7 @@ static void next_ctx(move_t *v)
     int own = model_ctx_of(MODEL(v), th->stream);
 
     th->stamp = th->n = th->handle = 0;
-    th->may_spoil = 0;
+    th->may_wait = 0;
     th->ctx++;
     if (is(v, CUP_MUTANT_OTHER_CONTEXT) && th->ctx != own)
         th->ctx++;
@@ -176,12 +209,18 @@ static void next_ctx(move_t *v)
     th->pc = is(v, CUP_MUTANT_NOTE_AFTER_CALL) ? AT_CALL : AT_NOTE;
 }
 
+static uint8_t word_of(const move_t *v)
+{
+    bool is_everywhere = TH(v)->is_any && !is(v, CUP_MUTANT_ANY_IS_NOTHING);
+
+    return (uint8_t)(TH(v)->stream + 1) | (is_everywhere ? EVERYWHERE : 0);
+}
+
 void model_start_submission(move_t v, int stream, bool is_any)
 {
     const cup_model_t *m = MODEL(&v);
     model_thread_t *th = TH(&v);
-    bool is_everywhere = is_any && !is(&v, CUP_MUTANT_ANY_IS_NOTHING);
-    uint8_t word = (uint8_t)(stream + 1) | (is_everywhere ? EVERYWHERE : 0);
+    uint8_t word;
 
     v.s.begun++;
     v.s.anys += is_any;
@@ -190,6 +229,7 @@ void model_start_submission(move_t v, int stream, bool is_any)
     th->stream = (uint8_t)stream;
     th->is_any = is_any;
     th->pc = AT_PASS;
+    word = word_of(&v);
     if (is(&v, CUP_MUTANT_OTHER_CONTEXT))
         th->ctx = (uint8_t)model_ctx_of(m, stream);
     if (is(&v, CUP_MUTANT_WORD_WITHOUT_FENCE)) {
@@ -224,30 +264,40 @@ void model_close_marked(move_t v)
     if (!can_lock(&v))
         return;
     if (CTX(&v)->dirty) {
-        model_begin_close(&v, WHY_SUBMIT, false);
+        model_begin_close(&v, WHY_SUBMIT, false, TH(&v)->may_wait || CTX(&v)->several);
         EMIT(&v, "locks context %d; dirty = 2", TH(&v)->ctx);
     } else {
-        TH(&v)->may_spoil = 0;
+        TH(&v)->may_wait = 0;
         TH(&v)->pc = AT_LOAD_DUE;
         EMIT(&v, "locks: no longer dirty");
     }
 }
 
-/* Not now: again, until patience ends. An error: the host waits. */
+/* Not now: again; patience ends after the first time. An error: the host waits. */
 void model_after_close(move_t *v, uint8_t outcome)
 {
     model_thread_t *th = TH(v);
 
-    if (outcome == CLOSE_NOT_NOW) {
-        th->pc = AT_LOCK;
-    } else if (outcome == CLOSE_ERROR && !is(v, CUP_MUTANT_FAIL_UNWAITED)) {
+    if (outcome == CLOSE_NOT_NOW && !is(v, CUP_MUTANT_PUT_OFF_UNWAITED))
+        th->pc = AT_REST;
+    else if (outcome == CLOSE_ERROR && !is(v, CUP_MUTANT_FAIL_UNWAITED))
         th->pc = AT_HOST;
-    } else {
-        th->may_spoil = 0;
+    else
         th->pc = AT_LOAD_DUE;
-    }
-    if (outcome == CLOSE_NOT_NOW)
-        th->may_spoil = 1;
+}
+
+/* Out of its call meanwhile, or two that rest would wait for each other. */
+void model_rest(move_t v)
+{
+    model_thread_t *th = TH(&v);
+
+    if (!is_drained(&v))
+        return;
+    th->may_wait = th->word == 0;
+    th->word = th->word ? 0 : word_of(&v);
+    if (th->may_wait)
+        th->pc = AT_LOCK;
+    EMIT(&v, "rests: call word is %d", th->word);
 }
 
 void model_wait_on_host(move_t v)

@@ -7,6 +7,7 @@
 #include <elf.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -278,6 +279,33 @@ TEST(doctor, ipc_without_a_driver)
     CHECK_LINE("ok", "ipc", "sockets: /tmp/cupola-");
     CHECK(strstr(said.out, "pid namespace: "));
     CHECK(strstr(said.out, "user namespace: "));
+}
+
+/* Under a soft limit of so many; the doctor has that of its parent. */
+static void examine_limit(rlim_t descriptors, const char *variable)
+{
+    struct rlimit before, limit;
+
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    limit = before;
+    limit.rlim_cur = descriptors;
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    EXAMINE_IPC(variable);
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+/* 2 MiB each below 1 GiB of the range, 8 MiB to 8 GiB. */
+TEST(doctor, ipc_descriptors)
+{
+    examine_limit(512, "CUPOLA_BACKING=vmm");
+    CHECK_LINE("note", "ipc", "512 descriptors: 1.0 GiB can be exported");
+    CHECK(strstr(said.out, "do: ulimit -n 65536"));
+    examine_limit(1024, "CUPOLA_BACKING=auto");
+    CHECK_LINE("ok", "ipc", "1024 descriptors: 5.0 GiB can be exported");
+    examine_limit(1024, "CUPOLA_IPC_ISOLATE=1");
+    CHECK_LINE("note", "ipc", "1024 descriptors: 2.0 GiB can be exported (CUPOLA_IPC_ISOLATE=1");
+    examine_limit(1024, "CUPOLA_BACKING=raw");
+    CHECK(!strstr(said.out, "can be exported"));
 }
 
 TEST(doctor, ipc_socket_folder)
