@@ -2,12 +2,12 @@
 /*
  * How: peer (a process, one connection) > mirror (a range of its addresses, reserved here with the same
  * size; one more for what is opened read-only) > part (one handle, at the same offset) and opened (one
- * block). Blocks that share a handle share the part; a block of many handles is contiguous as it is over there. The last opened block of a mirror
- * takes the addresses with it, that of a peer the connection.
+ * block). Blocks that share a handle share the part; a block of many handles is contiguous as it is over
+ * there. The last opened block of a mirror takes the addresses with it, that of a peer the connection.
  *
  * A request that times out leaves its number behind: an answer that comes later is read and thrown away,
- * and the loan that it speaks of is given back. The connection stays, because its end would give back the
- * loans of what is mapped.
+ * and the loan that it speaks of is given back. The connection stays, because an exporter that can't see
+ * this process would take its end for our death.
  *
  * close: natively it is taken to wait for the context's work, as a free does (not measured). The work
  * submitted so far is closed off by an order point of the context that opened the block, and waited for;
