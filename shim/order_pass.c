@@ -270,7 +270,7 @@ void cup_order_note_tail(cup_stream_t *stream, const cup_thread_t *self)
 
 /*
  * Which streams are busy is not known from now on. Beside a capture no point could be closed then, so what frees have
- * marked is closed first. A free marks, then looks whether that is known: it or this one sees the other.
+ * marked is closed first. A free that has looked already may mark after this: the next submission waits on the host then.
  */
 static void make_unknown(cup_order_t *order)
 {

@@ -51,6 +51,7 @@ static void begin(cup_call_t *call, cup_place_t place)
 
     if (!stream) {
         doubt(is_green_current() ? cup_order_distrust_all : cup_order_note_all_busy);
+        call->is_unseen = true;
         return;
     }
     if (is_captured(stream) || atomic_load_explicit(&thread->incall, memory_order_relaxed))
@@ -124,8 +125,19 @@ static void note_tail(const cup_call_t *call)
     cup_gate_leave();
 }
 
+/* No call word told of it: a point may have been closed before it submitted, and have taken the note from before it. */
+static void note_unseen(void)
+{
+    if (!cup_gate_enter(false))
+        return;
+    cup_order_note_all_busy();
+    cup_gate_leave();
+}
+
 void cup_submit_end(cup_call_t *call, CUresult result)
 {
+    if (call->is_unseen)
+        note_unseen();
     if (!call->stream)
         return;
     if (result == CUDA_SUCCESS) {

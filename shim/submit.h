@@ -38,12 +38,13 @@ struct cup_stream;
 
 /* One call, on the caller's stack. */
 typedef struct cup_call {
-    struct cup_stream *stream; /* NULL: nothing to do at the end */
+    struct cup_stream *stream; /* NULL: not followed */
     struct cup_thread *thread;
     unsigned rule;
     uint64_t fenced; /* points that the stream has passed */
     uint64_t begun;  /* blocking calls: as in idle.h */
     bool is_alone;
+    bool is_unseen;     /* to no stream that is known: any may be busy after it, too */
     bool must_be_plain; /* a programmatic launch must go without that attribute this time */
 } cup_call_t;
 

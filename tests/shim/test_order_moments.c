@@ -462,6 +462,28 @@ TEST(moments, next_owner_beside_a_free)
     cup_heap_end(heap);
 }
 
+/* Of a stream that can't be found: another thread closes a point while the call is under way. */
+TEST(moments, unseen_call_beside_a_close)
+{
+    cup_call_t call;
+
+    start_idle();
+    new_context(1); /* without a pool */
+    gpu.current = 1;
+    cup_submit_begin(&call, CUP_ON(NULL), CUP_SUBMIT_PLAIN);
+    gpu.current = 0;
+    free_block(0);
+    other_does(launch_there, 0);
+    operate(line_at(0, HIDDEN));
+    gpu.current = 1;
+    cup_submit_end(&call, CUDA_SUCCESS);
+    gpu.current = 0;
+    free_block(0);
+    launch(0, 0);
+    launch(0, 2); /* after the hidden operation */
+    finish_idle();
+}
+
 /* A call that nobody can see submit: another thread closes a point before it does. */
 TEST(moments, unknown_call_beside_a_close)
 {
