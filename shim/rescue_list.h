@@ -3,7 +3,7 @@
  * rescue_list - LIST of the driver entry points that take device memory which is not pooled: where they find none, what the
  * pools hold idle goes back, and they are called once more.
  * What:       X(symbol, (parameters), (arguments)).
- * Not here:   what is pooled (hook_list.h); submissions that may need memory (submit_list.h) and managed memory
+ * Not here:   what is pooled (hook_list.h); submissions (submit_list.h, not yet those by hand) and managed memory
  *             (collect_list.h) do likewise.
  * Source:     the driver API's manual: they may answer CUDA_ERROR_OUT_OF_MEMORY. Natively what was freed is free.
  */

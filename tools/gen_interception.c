@@ -254,8 +254,8 @@ static const row_t g_known[] = {CUP_KNOWN_LIST(K)};
       "If what they hand out is managed memory, frees wait from then on.", "order.c")                        \
     S(g_rescues, "observed", "Memory beside the pools",                                                      \
       "Where the driver has none, what the pools hold idle goes back, and it is asked once more. So it is "  \
-      "with submissions that "                                                                               \
-      "may need memory, the first pitch of a width, and managed memory.",                                    \
+      "with submissions (but those with a body of their own), the first pitch of a width, and managed "      \
+      "memory.",                                                                                             \
       "rescue.c")                                                                                            \
     S(g_graph_makes, "observed", "Executable graphs made and updated",                                       \
       "The graph is looked at: may it touch memory of the host? Its launches count so.", "graphs.c")         \
